@@ -1,0 +1,57 @@
+/* Artifacts in a store: making, signing and verifying them (design.md 6, contract.md 2).
+ *
+ *   STORE/models/ALIAS/  manifest.json  manifest.sig  calbin/...  tokenizer/...  golden/...
+ *   STORE/trust/NAME.pem  public keys of those who may sign
+ *
+ * Verification trusts nothing it has not checked: trust folder, artifact folder, every folder below it and
+ * every file must be owned by root or the daemon's user and not be writable by group or others, must be a
+ * plain file or folder (never a link), and must be listed; the signature must be a trusted key's over
+ * the manifest's bytes; every file must have the listed size and SHA-256. */
+#ifndef NPUFS_CORE_ARTIFACT_H
+#define NPUFS_CORE_ARTIFACT_H
+
+#include "core/crypto.h"
+#include "core/fault.h"
+#include "core/manifest.h"
+
+#define ARTIFACT_MAX_READ_BYTES ((uint64_t)1 << 30) /* of a file that is read whole */
+
+struct artifact {
+	char alias[ALIAS_MAX + 1];
+	char *dir;               /* absolute path; never shown to users of the mount */
+	struct manifest *manifest;
+	char sha256[SHA256_HEX_SIZE]; /* of the manifest's bytes: the artifact's identity */
+	char signer[KEY_ID_SIZE];
+};
+
+/* Verify STORE/models/ALIAS. Each kind of damage has its own errno-and-reason in `f`:
+ * -ENOENT missing file, -EBADMSG flipped byte or wrong signature, -EKEYREJECTED unknown key,
+ * -EPERM ownership or modes, -EINVAL manifest, -EFBIG truncated or longer, -ELOOP links.
+ * f->device is the contract's code of the same meaning (FileNotFound, BrokenFile, InvalidCalbin). */
+int artifact_verify(const char *store, const char *alias, struct artifact **ret, struct fault *f);
+void artifact_free(struct artifact *a); /* NULL is fine */
+
+/* Read one listed file whole, checking its digest again. The caller frees *ret. */
+int artifact_read(const struct artifact *a, const struct file_spec *file, void **ret, size_t *ret_len,
+	struct fault *f);
+
+/* The aliases under STORE/models, sorted, NULL-ended; free with artifact_list_free. A store without
+ * the folder is -ENOENT. */
+int artifact_list(const char *store, char ***ret, struct fault *f);
+void artifact_list_free(char **aliases);
+
+/* --- for npufs-admin --------------------------------------------------------------------------- */
+
+/* Make the folders of a store with their modes; an existing one is completed, never loosened. */
+int store_init(const char *store, struct fault *f);
+/* Copy a package folder (artifact.json, calbin/, golden/, tokenizer/) to `dest` and write its
+ * manifest.json with the size and SHA-256 of each file. `dest` must not exist; it appears whole or
+ * not at all (made beside, then renamed). */
+int artifact_import_package(const char *package, const char *dest, struct fault *f);
+/* From llama2.c version-0 weights and tokenizer: makes the package, then as above. */
+int artifact_import_llama2c(const char *weights, const char *tokenizer, const char *dest,
+	struct fault *f);
+/* Sign `dir`/manifest.json with a private PEM file. */
+int artifact_sign(const char *dir, const char *key_path, struct fault *f);
+
+#endif

@@ -1,0 +1,270 @@
+#include "core/engine.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+
+#include "core/clock.h"
+#include "core/engine_impl.h"
+#include "core/metrics.h"
+
+/* --- ending ------------------------------------------------------------------------------------------ */
+
+bool engine_forget_locked(struct engine *e, struct job *j)
+{
+	int model = job_order(j)->model;
+
+	lock_assert_held(&e->lock);
+	deadlines_remove(&e->deadlines, job_deadline(j));
+	if (model < 0 || !queue_remove(&e->queues[model], job_queue_item(j)))
+		return false;
+	e->queued--;
+	return true;
+}
+
+static void count_end(struct job *j, enum job_state state)
+{
+	struct job_view v;
+
+	job_look(j, &v);
+	metrics_add_at(METRIC_JOBS_FINISHED, state, 1);
+	metrics_add(METRIC_JOB_TIME, v.run_ns);
+	metrics_add(METRIC_PROMPT_TOKENS, (int64_t)v.prompt_tokens);
+	metrics_add(METRIC_OUTPUT_TOKENS, (int64_t)v.output_tokens);
+}
+
+void engine_end(struct engine *e, struct job *j, enum job_state state,
+	const struct job_outcome *outcome, const struct fault *why)
+{
+	lock_take(&e->lock);
+	deadlines_remove(&e->deadlines, job_deadline(j));
+	lock_drop(&e->lock);
+	if (job_end(j, state, outcome, why))
+		count_end(j, state);
+	job_put(j);
+}
+
+static struct job *pop_any(struct engine *e, int model)
+{
+	struct queue_item *item = NULL;
+
+	lock_take(&e->lock);
+	for (size_t i = 0; !item && i < models_count(e->models); i++)
+		if (model < 0 || (size_t)model == i)
+			item = queue_pop(&e->queues[i]);
+	if (item)
+		e->queued--;
+	lock_drop(&e->lock);
+	return item ? job_of_queue_item(item) : NULL;
+}
+
+void engine_end_waiting(struct engine *e, int model, const struct fault *why)
+{
+	struct job *j;
+
+	while ((j = pop_any(e, model)))
+		engine_end(e, j, JOB_FAILED, NULL, why);
+}
+
+/* --- admission ---------------------------------------------------------------------------------------- */
+
+static int refuse_failed(struct engine *e, struct fault *f)
+{
+	struct model_view v;
+	int model = models_default(e->models);
+
+	if (model < 0)
+		return models_choose(e->models, NULL, f);
+	models_get(e->models, model, &v);
+	if (v.state == MODEL_FAILED && f)
+		*f = v.fault;
+	if (v.state == MODEL_FAILED && v.fault.err)
+		return v.fault.err;
+	return fault_set(f, -ENODEV, "read health", "the device is not usable");
+}
+
+static size_t user_len_locked(struct engine *e, uint32_t uid)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < models_count(e->models); i++)
+		n += queue_user_len(&e->queues[i], uid);
+	return n;
+}
+
+static int admit_locked(struct engine *e, uint32_t uid, struct fault *f)
+{
+	lock_assert_held(&e->lock);
+	if (e->draining)
+		return fault_set(f, -EROFS, "wait until it has started again", "the daemon is stopping");
+	if (e->queued >= e->config.queue_limit)
+		return fault_set(f, -EAGAIN, "send it again later", "the queue is full (%llu jobs)",
+			(unsigned long long)e->config.queue_limit);
+	if (e->queued && user_len_locked(e, uid) >= e->config.user_limit)
+		return fault_set(f, -EDQUOT, "wait for some of your jobs to end",
+			"your share of the queue is full (%llu jobs)",
+			(unsigned long long)e->config.user_limit);
+	return 0;
+}
+
+int engine_admit(struct engine *e, uint32_t uid, struct fault *f)
+{
+	int err;
+
+	lock_take(&e->lock);
+	err = admit_locked(e, uid, f);
+	lock_drop(&e->lock);
+	if (!err && health_state(e->health) == HEALTH_FAILED)
+		err = refuse_failed(e, f);
+	return err;
+}
+
+int engine_model(struct engine *e, const struct request *req, struct fault *f)
+{
+	struct model_view v;
+	int i = models_choose(e->models, req->model, f);
+
+	if (i < 0)
+		return i;
+	models_get(e->models, i, &v);
+	if (v.state != MODEL_FAILED)
+		return i;
+	if (f)
+		*f = v.fault;
+	return v.fault.err ? v.fault.err : -ENODEV;
+}
+
+static int enqueue_locked(struct engine *e, struct job *j, const struct job_order *order,
+	struct fault *f)
+{
+	int err = admit_locked(e, job_uid(j), f);
+
+	if (!err)
+		err = job_queue(j, order);
+	if (err)
+		return err;
+	if (order->deadline_ms && deadlines_add(&e->deadlines, job_deadline(j)))
+		return fault_set(f, -ENOMEM, "send it again later", "no memory for the deadline");
+	if (queue_push(&e->queues[order->model], job_queue_item(j))) {
+		deadlines_remove(&e->deadlines, job_deadline(j));
+		return fault_set(f, -ENOMEM, "send it again later", "no memory for the queue");
+	}
+	job_get(j);
+	e->queued++;
+	return 0;
+}
+
+int engine_submit(struct engine *e, struct job *j, const struct job_order *order, struct fault *f)
+{
+	int err;
+
+	lock_take(&e->lock);
+	err = enqueue_locked(e, j, order, f);
+	if (!err)
+		lock_cond_signal(&e->work);
+	lock_drop(&e->lock);
+	if (!err)
+		metrics_add(METRIC_JOBS_ACCEPTED, 1);
+	return err;
+}
+
+void engine_cancel(struct engine *e, struct job *j)
+{
+	struct fault f = FAULT_NONE;
+	bool waited;
+
+	fault_set(&f, -ECANCELED, "write the request again to run it", "the request was removed");
+	lock_take(&e->lock);
+	waited = engine_forget_locked(e, j);
+	lock_drop(&e->lock);
+	if (job_end(j, JOB_CANCELLED, NULL, &f))
+		metrics_add_at(METRIC_JOBS_FINISHED, JOB_CANCELLED, 1);
+	if (waited)
+		job_put(j);
+}
+
+size_t engine_position(struct engine *e, struct job *j)
+{
+	size_t position = 0;
+
+	lock_take(&e->lock);
+	if (queue_waits(job_queue_item(j)))
+		position = 1 + queue_position(&e->queues[job_order(j)->model], job_queue_item(j));
+	lock_drop(&e->lock);
+	return position;
+}
+
+void engine_counts(struct engine *e, uint64_t *ret_queued, uint64_t *ret_running)
+{
+	lock_take(&e->lock);
+	*ret_queued = e->queued;
+	*ret_running = e->running;
+	lock_drop(&e->lock);
+}
+
+/* --- start and stop ------------------------------------------------------------------------------------ */
+
+static void release(struct engine *e)
+{
+	deadlines_done(&e->deadlines);
+	lock_cond_done(&e->idle);
+	lock_cond_done(&e->work);
+	lock_done(&e->lock);
+	free(e->active);
+	free(e->queues);
+	free(e);
+}
+
+int engine_new(const struct engine_config *c, struct models *models, struct health *health,
+	struct engine **ret)
+{
+	size_t n_models = models_count(models);
+	struct engine *e = calloc(1, sizeof *e);
+
+	if (!e)
+		return -ENOMEM;
+	e->config = *c;
+	e->models = models;
+	e->health = health;
+	e->current = -1;
+	lock_init(&e->lock, RANK_ENGINE, "engine");
+	lock_cond_init(&e->work);
+	lock_cond_init(&e->idle);
+	e->queues = calloc(n_models ? n_models : 1, sizeof *e->queues);
+	e->active = calloc(c->max_active, sizeof *e->active);
+	if (!e->queues || !e->active || pthread_create(&e->thread, NULL, engine_main, e)) {
+		release(e);
+		return -ENOMEM;
+	}
+	*ret = e;
+	return 0;
+}
+
+static void drain(struct engine *e, int64_t drain_ms)
+{
+	struct timespec until = clock_timespec(clock_mono() + drain_ms * NS_PER_MS);
+	bool late = false;
+
+	lock_take(&e->lock);
+	e->draining = true;
+	lock_cond_signal(&e->work);
+	while (!late && (e->running || e->queued))
+		late = lock_cond_wait_until(&e->idle, &e->lock, &until);
+	e->stopping = true;
+	lock_cond_signal(&e->work);
+	lock_drop(&e->lock);
+}
+
+void engine_stop(struct engine *e, int64_t drain_ms)
+{
+	health_set(e->health, HEALTH_DRAINING, "the daemon is stopping", NULL);
+	metrics_set(METRIC_HEALTH_STATE, HEALTH_DRAINING);
+	drain(e, drain_ms);
+	pthread_join(e->thread, NULL);
+}
+
+void engine_free(struct engine *e)
+{
+	if (e)
+		release(e);
+}

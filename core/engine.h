@@ -1,0 +1,51 @@
+/* The engine: takes jobs, runs them on the one device, and is the only one who ends them (with the user, who
+ * cancels). It has one thread of its own, the device's; nothing here blocks its callers.
+ *
+ *   request -> admission -> a queue per model -> sequences in turn -> checks -> delivery (design.md 3) */
+#ifndef NPUFS_CORE_ENGINE_H
+#define NPUFS_CORE_ENGINE_H
+
+#include "core/health.h"
+#include "core/job.h"
+#include "core/models.h"
+#include "core/request.h"
+
+struct engine_config {
+	const struct device_ops *ops;
+	struct device_params device;
+	uint32_t max_active;  /* sequences interleaved on the device */
+	uint64_t queue_limit; /* jobs waiting, all users */
+	uint64_t user_limit;  /* jobs waiting of one user */
+	uint64_t output_bytes; /* of one job's output */
+};
+
+struct engine;
+
+/* Starts the thread, which verifies the artifacts, opens the device and makes the default model ready; health tells how
+ * far it is. `models` and `health` must outlive the engine. */
+int engine_new(const struct engine_config *c, struct models *models, struct health *health,
+	struct engine **ret);
+
+/* No new jobs from now on (health: draining); waits up to `drain_ms` for those it has, ends the rest with
+ * -ESHUTDOWN, tears down in the contract's order and joins the thread. Every job that was submitted has ended when it
+ * returns; later ones are refused. Once. */
+void engine_stop(struct engine *e, int64_t drain_ms);
+void engine_free(struct engine *e); /* after engine_stop(); NULL is fine */
+
+/* May this user start another job? -EAGAIN queue full, -EDQUOT the user's share, -EROFS draining, or why the
+ * engine cannot run any. */
+int engine_admit(struct engine *e, uint32_t uid, struct fault *f);
+
+/* A parsed request's model; -ENOENT when there is none, or the model's own failure. */
+int engine_model(struct engine *e, const struct request *req, struct fault *f);
+
+/* Queue a job that is still being written: it takes its own count. On failure the job is not ended. */
+int engine_submit(struct engine *e, struct job *j, const struct job_order *order, struct fault *f);
+
+/* Ask for its end: it is answered as cancelled at once; the device may run on for a step. */
+void engine_cancel(struct engine *e, struct job *j);
+
+size_t engine_position(struct engine *e, struct job *j); /* 1 = next; 0 when it does not wait */
+void engine_counts(struct engine *e, uint64_t *ret_queued, uint64_t *ret_running);
+
+#endif

@@ -1,0 +1,195 @@
+/* The jobs on the device. Each takes one step in turn. A job that ended otherwise meanwhile (cancelled, past its
+ * deadline) leaves at its next turn, and what it holds on the device is given back then. */
+#include "core/engine_impl.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "core/clock.h"
+#include "core/metrics.h"
+
+bool engine_has_room(struct engine *e)
+{
+	if (!e->generation || e->n_active >= e->config.max_active)
+		return false;
+	return e->model.manifest->kind != MANIFEST_LLM || device_kv_can_allocate(e->device);
+}
+
+static void count_running(struct engine *e, size_t minus)
+{
+	lock_take(&e->lock);
+	e->running -= minus;
+	if (e->draining && !e->running && !e->queued)
+		lock_cond_signal(&e->idle);
+	lock_drop(&e->lock);
+}
+
+/* --- begin ---------------------------------------------------------------------------------------------- */
+
+static int parse(const struct job *j, struct request **ret, struct fault *f)
+{
+	const struct blob *b = job_order(j)->request;
+
+	if (job_format(j) == JOB_FORMAT_TEXT)
+		return request_from_text(blob_bytes(b), blob_len(b), ret, f);
+	return request_from_json(blob_bytes(b), blob_len(b), ret, f);
+}
+
+static int make_run(struct engine *e, struct job *j, struct run **ret, struct fault *f)
+{
+	const struct run_limits limits = { .output_bytes = e->config.output_bytes };
+	struct request *req = NULL;
+	int err = parse(j, &req, f);
+
+	if (err)
+		return err;
+	job_set_request_id(j, req->request_id ? req->request_id : "");
+	err = run_new(e->generation, &e->model, req, &limits, ret, f);
+	if (err)
+		request_free(req);
+	return err;
+}
+
+void engine_begin(struct engine *e, struct job *j)
+{
+	struct fault f = FAULT_NONE;
+	struct run *run = NULL;
+	struct job_view v;
+
+	e->served++;
+	if (!job_start(j, e->generation->number)) { /* cancelled on its way here */
+		count_running(e, 1);
+		job_put(j);
+		return;
+	}
+	metrics_add(METRIC_JOBS_STARTED, 1);
+	job_look(j, &v);
+	metrics_add(METRIC_QUEUE_TIME, v.queue_ns);
+	if (make_run(e, j, &run, &f)) {
+		count_running(e, 1);
+		engine_end(e, j, JOB_FAILED, NULL, &f);
+		return;
+	}
+	e->active[e->n_active++] = (struct active){ .job = j, .run = run };
+}
+
+/* --- end ------------------------------------------------------------------------------------------------- */
+
+static void leave(struct engine *e, size_t i)
+{
+	struct run *run = e->active[i].run;
+	enum npu_error code = run->ops->free(run);
+
+	if (code) {
+		metrics_device_error(code);
+		health_note_error(e->health, code);
+	}
+	for (size_t k = i + 1; k < e->n_active; k++)
+		e->active[k - 1] = e->active[k];
+	e->n_active--;
+	count_running(e, 1);
+}
+
+static void deliver(struct engine *e, size_t i)
+{
+	struct active a = e->active[i];
+	struct buf out = BUF_INIT;
+	struct job_outcome outcome;
+	struct fault f = FAULT_NONE;
+	int err = a.run->ops->finish(a.run, &out, &outcome);
+
+	outcome.out = out.len ? &out : NULL;
+	leave(e, i);
+	if (err || out.len > e->config.output_bytes) {
+		fault_set(&f, err ? err : -EFBIG, "ask for less output", "the output could not be kept");
+		engine_end(e, a.job, JOB_FAILED, NULL, &f);
+	} else {
+		engine_end(e, a.job, JOB_DONE, &outcome, NULL);
+	}
+	buf_done(&out);
+}
+
+void engine_end_active(struct engine *e, const struct fault *why)
+{
+	while (e->n_active) {
+		struct job *j = e->active[0].job;
+
+		leave(e, 0);
+		engine_end(e, j, JOB_FAILED, NULL, why);
+	}
+}
+
+/* --- step ------------------------------------------------------------------------------------------------ */
+
+/* The table of errors says how far a failure reaches: beyond its job, the generation is opened anew. */
+static bool reaches_further(const struct step_fault *f)
+{
+	return f->fault.device && npu_error_row(f->fault.device)->taints > NPU_TAINTS_FEATURE;
+}
+
+static void step_failed(struct engine *e, size_t i, const struct step_fault *f)
+{
+	struct fault others = FAULT_NONE;
+	struct job *j = e->active[i].job;
+
+	if (f->fault.device) {
+		metrics_device_error(f->fault.device);
+		health_note_error(e->health, f->fault.device);
+	}
+	leave(e, i);
+	engine_end(e, j, JOB_FAILED, NULL, &f->fault);
+	if (!reaches_further(f))
+		return;
+	fault_set(&others, -EIO, "send it again", "the device had to be recovered while the job ran");
+	engine_end_active(e, &others);
+	engine_recover(e, &f->fault);
+}
+
+static enum step step_one(struct engine *e, struct active *a, struct step_fault *f)
+{
+	AUTO_BUF struct buf piece = BUF_INIT;
+	int64_t start = clock_mono();
+	enum step s = a->run->ops->step(a->run, &piece, f);
+	int err;
+
+	metrics_add(METRIC_DEVICE_BUSY, clock_mono() - start);
+	if (s == STEP_FAILED)
+		return s;
+	health_note_progress(e->health);
+	e->recoveries = 0;
+	err = piece.len ? job_append(a->job, piece.data, piece.len, e->config.output_bytes) : 0;
+	if (!err)
+		return s;
+	fault_set(&f->fault, err, "ask for less output", "the output could not be kept");
+	return STEP_FAILED;
+}
+
+/* True when the job is still on the device. */
+static bool step_job(struct engine *e, size_t i)
+{
+	struct step_fault f = { .fault = FAULT_NONE };
+	struct job *j = e->active[i].job;
+
+	if (job_ended(j)) {
+		leave(e, i);
+		job_put(j);
+		return false;
+	}
+	switch (step_one(e, &e->active[i], &f)) {
+	case STEP_MORE:
+		return true;
+	case STEP_ENDED:
+		deliver(e, i);
+		return false;
+	case STEP_FAILED:
+		step_failed(e, i, &f);
+		return false;
+	}
+	return true;
+}
+
+void engine_step_all(struct engine *e)
+{
+	for (size_t i = 0; i < e->n_active;)
+		i += step_job(e, i);
+}

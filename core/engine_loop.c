@@ -1,0 +1,156 @@
+/* The engine's thread. Each round: end what is past its deadline, decide which model the device serves, fill it
+ * with waiting jobs of that model, one step for every job on it. It sleeps only when there is neither a
+ * job on the device nor one waiting. */
+#include "core/engine_impl.h"
+
+#include <errno.h>
+
+#include "core/clock.h"
+
+static bool any_waits_locked(const struct engine *e)
+{
+	return e->queued > 0;
+}
+
+static void sleep_locked(struct engine *e)
+{
+	int64_t next = deadlines_next(&e->deadlines);
+	struct timespec until = clock_timespec(next);
+
+	if (next == INT64_MAX)
+		lock_cond_wait(&e->work, &e->lock);
+	else
+		lock_cond_wait_until(&e->work, &e->lock, &until);
+}
+
+/* False when it is time to stop. */
+static bool wait_for_work(struct engine *e)
+{
+	bool go_on;
+
+	lock_take(&e->lock);
+	while (!e->stopping && !e->n_active && !any_waits_locked(e) &&
+		deadlines_next(&e->deadlines) > clock_mono()) {
+		if (e->draining)
+			lock_cond_signal(&e->idle);
+		sleep_locked(e);
+	}
+	go_on = !e->stopping;
+	lock_drop(&e->lock);
+	return go_on;
+}
+
+static struct job *pop_overdue(struct engine *e, bool *ret_waited)
+{
+	struct job *j = NULL;
+
+	lock_take(&e->lock);
+	if (deadlines_next(&e->deadlines) <= clock_mono()) {
+		j = job_of_deadline(deadlines_pop(&e->deadlines));
+		*ret_waited = engine_forget_locked(e, j);
+		job_get(j);
+	}
+	lock_drop(&e->lock);
+	return j;
+}
+
+/* A job on the device is answered here and leaves the device at its next step. */
+static void end_overdue(struct engine *e)
+{
+	struct fault f = FAULT_NONE;
+	bool waited = false;
+	struct job *j;
+
+	fault_set(&f, -ETIMEDOUT, "give a longer deadline_ms, or send it when less waits",
+		"the deadline passed");
+	while ((j = pop_overdue(e, &waited))) {
+		engine_end(e, j, JOB_EXPIRED, NULL, &f);
+		if (waited)
+			job_put(j);
+	}
+}
+
+static bool other_waits_locked(const struct engine *e, int *ret_model)
+{
+	size_t n = models_count(e->models);
+
+	for (size_t k = 1; k <= n; k++) {
+		size_t i = ((size_t)(e->current + (int)k)) % n;
+
+		if ((int)i != e->current && e->queues[i].len) {
+			*ret_model = (int)i;
+			return true;
+		}
+	}
+	return false;
+}
+
+/* Which model to serve: the configured one while it has jobs, and not longer than ENGINE_SWAP_AFTER jobs while
+ * others wait. -1: none waits. */
+static int choose_model(struct engine *e)
+{
+	int other = -1;
+	bool own, others;
+
+	lock_take(&e->lock);
+	others = models_count(e->models) && other_waits_locked(e, &other);
+	own = e->current >= 0 && e->queues[e->current].len;
+	lock_drop(&e->lock);
+	if (own && (!others || e->served < ENGINE_SWAP_AFTER))
+		return e->current;
+	return others ? other : own ? e->current : -1;
+}
+
+static struct job *pop_job(struct engine *e)
+{
+	struct queue_item *item;
+
+	lock_take(&e->lock);
+	item = queue_pop(&e->queues[e->current]);
+	if (item) {
+		e->queued--;
+		e->running++;
+	}
+	lock_drop(&e->lock);
+	return item ? job_of_queue_item(item) : NULL;
+}
+
+static void fill(struct engine *e)
+{
+	int model = choose_model(e);
+	struct job *j;
+
+	if (model < 0)
+		return;
+	if (model != e->current) {
+		if (e->n_active == 0) /* until then no new ones: it drains */
+			engine_swap(e, model);
+		return;
+	}
+	while (engine_has_room(e) && (j = pop_job(e)))
+		engine_begin(e, j);
+}
+
+static void end_everything(struct engine *e)
+{
+	struct fault f = FAULT_NONE;
+
+	fault_set(&f, -ESHUTDOWN, "send it again when the daemon runs", "the daemon stopped");
+	engine_end_active(e, &f);
+	engine_end_waiting(e, -1, &f);
+}
+
+void *engine_main(void *engine)
+{
+	struct engine *e = engine;
+
+	engine_open(e);
+	while (wait_for_work(e)) {
+		end_overdue(e);
+		fill(e);
+		engine_step_all(e);
+	}
+	end_everything(e);
+	engine_close(e);
+	return NULL;
+}

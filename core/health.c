@@ -1,0 +1,197 @@
+#include "core/health.h"
+
+#include <string.h>
+
+#include "core/clock.h"
+
+void health_init(struct health *h, const struct device_ops *ops)
+{
+	memset(h, 0, sizeof *h);
+	lock_init(&h->lock, RANK_HEALTH, "health");
+	strncpy(h->backend, ops->name, sizeof h->backend - 1);
+	h->measuring_only = ops->measuring_only;
+	h->since = clock_wall();
+	strcpy(h->reason, "verifying artifacts");
+}
+
+void health_done(struct health *h)
+{
+	lock_done(&h->lock);
+}
+
+static void copy_text(char *to, size_t size, const char *from)
+{
+	strncpy(to, from ? from : "", size - 1);
+	to[size - 1] = '\0';
+}
+
+void health_set(struct health *h, enum health_state s, const char *reason, const char *action)
+{
+	lock_take(&h->lock);
+	if (h->state != s)
+		h->since = clock_wall();
+	h->state = s;
+	copy_text(h->reason, sizeof h->reason, reason);
+	copy_text(h->action, sizeof h->action, action);
+	lock_drop(&h->lock);
+}
+
+void health_set_fault(struct health *h, enum health_state s, const struct fault *f)
+{
+	health_set(h, s, f->reason, f->action);
+	if (f->device)
+		health_note_error(h, f->device);
+}
+
+void health_set_device(struct health *h, const struct device_info *info)
+{
+	lock_take(&h->lock);
+	h->device = *info;
+	h->device_open = true;
+	lock_drop(&h->lock);
+}
+
+void health_set_generation(struct health *h, const char *model, uint64_t generation)
+{
+	lock_take(&h->lock);
+	copy_text(h->model, sizeof h->model, model);
+	h->generation = generation;
+	if (generation)
+		h->last_golden = clock_wall();
+	lock_drop(&h->lock);
+}
+
+void health_note_progress(struct health *h)
+{
+	int64_t now = clock_mono();
+
+	lock_take(&h->lock);
+	h->last_progress = now;
+	lock_drop(&h->lock);
+}
+
+void health_note_error(struct health *h, enum npu_error code)
+{
+	lock_take(&h->lock);
+	h->last_error = code;
+	h->last_error_at = clock_wall();
+	lock_drop(&h->lock);
+}
+
+void health_note_recovery(struct health *h)
+{
+	lock_take(&h->lock);
+	h->recoveries++;
+	lock_drop(&h->lock);
+}
+
+enum health_state health_state(struct health *h)
+{
+	enum health_state s;
+
+	lock_take(&h->lock);
+	s = h->state;
+	lock_drop(&h->lock);
+	return s;
+}
+
+const char *health_state_name(enum health_state s)
+{
+	static const char *const names[HEALTH_STATE_COUNT] = {
+		[HEALTH_STARTING] = "starting",
+		[HEALTH_READY] = "ready",
+		[HEALTH_DEGRADED] = "degraded",
+		[HEALTH_DRAINING] = "draining",
+		[HEALTH_RECOVERING] = "recovering",
+		[HEALTH_FAILED] = "failed",
+	};
+
+	return names[s];
+}
+
+bool health_is_ready(struct health *h)
+{
+	enum health_state s = health_state(h);
+
+	return s == HEALTH_READY || s == HEALTH_DEGRADED;
+}
+
+/* --- the texts ------------------------------------------------------------------------------------- */
+
+static void put_time(struct buf *out, const char *key, int64_t wall)
+{
+	char text[CLOCK_TEXT_SIZE];
+
+	buf_printf(out, "%s: %s\n", key, wall ? clock_text(wall, text) : "never");
+}
+
+static void put_backend(const struct health *h, struct buf *out)
+{
+	buf_printf(out, "device: %s\n", h->backend);
+	if (h->measuring_only)
+		buf_puts(out, "note: this backend is for measuring only; its answers are no inference\n");
+}
+
+static void put_error(const struct health *h, struct buf *out)
+{
+	const struct npu_error_row *row = npu_error_row(h->last_error);
+
+	if (!h->last_error) {
+		buf_puts(out, "last_error: none\n");
+		return;
+	}
+	buf_printf(out, "last_error: %s\n", row->name);
+	buf_printf(out, "last_error_action: %s\n", row->action);
+	put_time(out, "last_error_at", h->last_error_at);
+}
+
+static void put_progress(const struct health *h, uint64_t running, struct buf *out)
+{
+	double ago = (double)(clock_mono() - h->last_progress) / (double)NS_PER_SEC;
+
+	if (!h->last_progress)
+		buf_puts(out, "last_progress_seconds_ago: never\n");
+	else
+		buf_printf(out, "last_progress_seconds_ago: %.3f\n", ago);
+	if (running && h->last_progress && ago > 30)
+		buf_puts(out, "stalled: yes, jobs run and the device has given nothing for long\n");
+}
+
+void health_render(struct health *h, uint64_t queued, uint64_t running, struct buf *out)
+{
+	struct health now;
+
+	lock_take(&h->lock);
+	now = *h;
+	lock_drop(&h->lock);
+	buf_printf(out, "%s\n", health_state_name(now.state));
+	if (now.reason[0])
+		buf_printf(out, "reason: %s\n", now.reason);
+	if (now.action[0])
+		buf_printf(out, "action: %s\n", now.action);
+	put_time(out, "since", now.since);
+	put_backend(&now, out);
+	buf_printf(out, "model: %s\n", now.model[0] ? now.model : "none");
+	buf_printf(out, "generation: %llu\n", (unsigned long long)now.generation);
+	put_time(out, "last_golden", now.last_golden);
+	buf_printf(out, "queued: %llu\n", (unsigned long long)queued);
+	buf_printf(out, "running: %llu\n", (unsigned long long)running);
+	put_progress(&now, running, out);
+	put_error(&now, out);
+	buf_printf(out, "recoveries: %llu\n", (unsigned long long)now.recoveries);
+}
+
+void health_render_version(struct health *h, const char *daemon_version, struct buf *out)
+{
+	struct health now;
+
+	lock_take(&h->lock);
+	now = *h;
+	lock_drop(&h->lock);
+	buf_printf(out, "npufs: %s\n", daemon_version);
+	put_backend(&now, out);
+	buf_printf(out, "name: %s\n", now.device_open ? now.device.name : "unknown");
+	buf_printf(out, "runtime: %s\n", now.device_open ? now.device.runtime : "unknown");
+	buf_printf(out, "driver: %s\n", now.device_open ? now.device.driver : "unknown");
+	buf_printf(out, "firmware: %s\n", now.device_open ? now.device.firmware : "unknown");
+}

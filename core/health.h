@@ -1,0 +1,54 @@
+/* The daemon's state of health: one word, a reason and what an operator wants to know. Set by the engine's thread, read by
+ * anyone in microseconds, also while the device hangs. */
+#ifndef NPUFS_CORE_HEALTH_H
+#define NPUFS_CORE_HEALTH_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/device.h"
+#include "core/fault.h"
+#include "core/lock.h"
+
+enum health_state { HEALTH_STARTING, HEALTH_READY, HEALTH_DEGRADED, HEALTH_DRAINING,
+	HEALTH_RECOVERING, HEALTH_FAILED, HEALTH_STATE_COUNT };
+
+struct health {
+	struct lock lock;
+	/* by lock */
+	enum health_state state;
+	char reason[224], action[160];
+	char backend[32];
+	bool measuring_only;
+	bool device_open;
+	struct device_info device;
+	char model[65]; /* configured now; "" none */
+	uint64_t generation;
+	int64_t since, last_golden, last_error_at; /* wall ns, 0 never */
+	int64_t last_progress;                     /* monotonic ns: the last checked inference */
+	enum npu_error last_error;
+	uint64_t recoveries;
+};
+
+void health_init(struct health *h, const struct device_ops *ops);
+void health_done(struct health *h);
+
+/* `reason` and `action` may be NULL: none. */
+void health_set(struct health *h, enum health_state s, const char *reason, const char *action);
+void health_set_fault(struct health *h, enum health_state s, const struct fault *f);
+void health_set_device(struct health *h, const struct device_info *info);
+void health_set_generation(struct health *h, const char *model, uint64_t generation); /* golden passed */
+void health_note_progress(struct health *h);
+void health_note_error(struct health *h, enum npu_error code);
+void health_note_recovery(struct health *h);
+
+enum health_state health_state(struct health *h);
+const char *health_state_name(enum health_state s);
+bool health_is_ready(struct health *h); /* ready or degraded: jobs are taken and run */
+
+/* The text of /health: the state's word alone on the first line, then "key: value" lines. */
+void health_render(struct health *h, uint64_t queued, uint64_t running, struct buf *out);
+/* The text of /version. */
+void health_render_version(struct health *h, const char *daemon_version, struct buf *out);
+
+#endif

@@ -1,0 +1,180 @@
+/* One checked inference, in the order of contract.md 5:
+ *   1 the slot is idle and its buffers are bound to this run's host memory
+ *   2 a failed submit is never waited for and never delivered
+ *   3 after a submit nothing is touched until Wait has returned
+ *   4 a successful Wait still needs a status other than DONE_CCU_EXCEPTION (in device_slot_wait)
+ *   5 only finite numbers leave; then the buffers forget the host memory */
+#include "core/infer.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/lock.h"
+#include "core/mem.h"
+
+struct program {
+	struct slot *slot;
+	const struct program_spec *spec;
+	void **in, **out; /* host memory, one a tensor */
+};
+
+static int host_memory(const struct tensor_spec *tensors, size_t n, void ***ret)
+{
+	void **host = calloc(n ? n : 1, sizeof *host);
+
+	if (!host)
+		return -ENOMEM;
+	*ret = host;
+	for (size_t i = 0; i < n; i++) {
+		host[i] = calloc(1, (size_t)tensor_bytes(&tensors[i]));
+		if (!host[i])
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+static void host_free(void **host, size_t n)
+{
+	for (size_t i = 0; host && i < n; i++)
+		free(host[i]);
+	free(host);
+}
+
+enum npu_error program_new(struct device *d, const struct program_spec *spec, struct program **ret)
+{
+	struct program *p = calloc(1, sizeof *p);
+	enum npu_error code = NPU_MEMORY_ALLOCATION;
+
+	if (!p)
+		return code;
+	p->spec = spec;
+	if (host_memory(spec->inputs, spec->n_inputs, &p->in) ||
+		host_memory(spec->outputs, spec->n_outputs, &p->out))
+		goto fail;
+	code = device_slot_new(d, device_model(d, spec->name), &p->slot);
+	if (code)
+		goto fail;
+	*ret = p;
+	return NPU_SUCCESS;
+fail:
+	program_free(p);
+	return code;
+}
+
+void program_free(struct program *p)
+{
+	if (!p)
+		return;
+	device_slot_free(p->slot);
+	host_free(p->in, p->spec->n_inputs);
+	host_free(p->out, p->spec->n_outputs);
+	free(p);
+}
+
+const struct program_spec *program_spec_of(const struct program *p)
+{
+	return p->spec;
+}
+
+void *program_input(struct program *p, size_t i)
+{
+	assert(i < p->spec->n_inputs);
+	return p->in[i];
+}
+
+const void *program_output(const struct program *p, size_t i)
+{
+	assert(i < p->spec->n_outputs);
+	return p->out[i];
+}
+
+static enum npu_error bind_host(struct program *p)
+{
+	enum npu_error code = NPU_SUCCESS;
+
+	for (size_t i = 0; !code && i < p->spec->n_inputs; i++) {
+		size_t n = (size_t)tensor_bytes(&p->spec->inputs[i]);
+		code = device_slot_in(p->slot, i, p->in[i], n, 0, n);
+	}
+	for (size_t i = 0; !code && i < p->spec->n_outputs; i++) {
+		size_t n = (size_t)tensor_bytes(&p->spec->outputs[i]);
+		code = device_slot_out(p->slot, i, p->out[i], n, 0, n);
+	}
+	return code;
+}
+
+/* A value that is not finite times zero is not zero; the sum of such products stays 0 otherwise. */
+static bool floats_finite(const float *v, size_t n)
+{
+	float acc[16] = { 0 };
+	size_t i = 0;
+
+	for (; i + 16 <= n; i += 16)
+		for (size_t lane = 0; lane < 16; lane++)
+			acc[lane] += v[i + lane] * 0.0f;
+	for (; i < n; i++)
+		acc[0] += v[i] * 0.0f;
+	for (size_t lane = 1; lane < 16; lane++)
+		acc[0] += acc[lane];
+	return acc[0] == 0.0f;
+}
+
+static bool doubles_finite(const double *v, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (!isfinite(v[i]))
+			return false;
+	return true;
+}
+
+static bool outputs_finite(const struct program *p)
+{
+	for (size_t i = 0; i < p->spec->n_outputs; i++) {
+		const struct tensor_spec *t = &p->spec->outputs[i];
+		size_t n = (size_t)tensor_elements(t);
+
+		if (t->dtype == DTYPE_FLOAT32 && !floats_finite(p->out[i], n))
+			return false;
+		if (t->dtype == DTYPE_FLOAT64 && !doubles_finite(p->out[i], n))
+			return false;
+	}
+	return true;
+}
+
+static struct infer_result result(enum infer_stage stage, enum npu_error code, const char *what)
+{
+	return (struct infer_result){ .stage = stage, .code = code, .what = what };
+}
+
+static struct infer_result run(struct program *p, uint32_t past, uint32_t cur)
+{
+	enum npu_error code = bind_host(p);
+
+	if (code)
+		return result(INFER_NOT_SUBMITTED, code, "binding buffers");
+	code = cur ? device_slot_lengths(p->slot, past, cur) : NPU_SUCCESS;
+	if (code)
+		return result(INFER_NOT_SUBMITTED, code, "setting lengths");
+	code = device_slot_submit(p->slot);
+	if (code)
+		return result(INFER_NOT_SUBMITTED, code, "submitting");
+	code = device_slot_wait(p->slot);
+	if (code)
+		return result(INFER_SUBMITTED, code, "computing");
+	if (!outputs_finite(p))
+		return result(INFER_OUTPUT_REFUSED, NPU_NOT_EXPECTED, "checking the output");
+	return result(INFER_DONE, NPU_SUCCESS, "");
+}
+
+struct infer_result infer_checked(struct program *p, uint32_t past, uint32_t cur)
+{
+	struct infer_result r;
+
+	lock_assert_none();
+	r = run(p, past, cur);
+	device_slot_reset(p->slot);
+	return r;
+}

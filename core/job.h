@@ -1,0 +1,127 @@
+/* One run of one request: its states, its results and those who wait for them. A job is made with its request
+ * file and ends exactly once; a new run of the same file is a new job, so that readers and results belong to one
+ * run. Counted; any thread may hold it. What changes is guarded by the job's own lock. */
+#ifndef NPUFS_CORE_JOB_H
+#define NPUFS_CORE_JOB_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "core/blob.h"
+#include "core/buf.h"
+#include "core/crypto.h"
+#include "core/deadlines.h"
+#include "core/fault.h"
+#include "core/queue.h"
+
+/* writing -> queued -> running -> done | failed | cancelled | expired; every state may go to the last four. */
+enum job_state { JOB_WRITING, JOB_QUEUED, JOB_RUNNING, JOB_DONE, JOB_FAILED, JOB_CANCELLED,
+	JOB_EXPIRED, JOB_STATE_COUNT };
+
+enum job_format { JOB_FORMAT_TEXT, JOB_FORMAT_JSON };
+
+/* What a result file shows. */
+enum job_result { JOB_OUT, JOB_ERR, JOB_STREAM };
+
+struct job;
+
+/* Somebody who waits for a job; embedded by the owner. wake() is called once, without any lock, from the
+ * thread that made the wait end; after it the job no longer knows the waiter. */
+struct job_waiter {
+	enum job_result what;
+	size_t offset; /* of a stream: wake when there is more than this */
+	void (*wake)(struct job_waiter *w);
+	struct job_waiter *next, **link; /* private */
+};
+
+/* What a job is asked to do, fixed by job_queue(). */
+struct job_order {
+	struct blob *request; /* the job takes its own count */
+	int model;
+	int32_t priority;
+	int64_t deadline_ms; /* 0 none */
+	bool stream;
+};
+
+/* Everything there is to say about a job at one moment. */
+struct job_view {
+	uint64_t id;
+	uint32_t uid;
+	enum job_state state;
+	enum job_format format;
+	int model;           /* -1 before it was queued */
+	bool stream;         /* asked for a listed STEM.stream */
+	uint64_t generation; /* of the device, 0 before it ran */
+	int64_t made, queued, started, ended; /* wall ns, 0 where it did not happen */
+	int64_t queue_ns, run_ns;             /* durations on the monotonic clock, still growing or final */
+	uint64_t prompt_tokens, output_tokens;
+	size_t request_size, out_size, stream_size;
+	const char *finish_reason;  /* "stop", "length" or "" */
+	bool seed_known;
+	uint64_t seed;
+	char request_sha256[SHA256_HEX_SIZE], output_sha256[SHA256_HEX_SIZE];
+	char request_id[129];
+	struct fault fault;
+};
+
+struct job *job_new(uint32_t uid, uint32_t gid, enum job_format format); /* NULL: no memory */
+struct job *job_get(struct job *j);
+void job_put(struct job *j); /* NULL is fine */
+
+uint64_t job_id(const struct job *j);
+uint32_t job_uid(const struct job *j);
+enum job_format job_format(const struct job *j);
+enum job_state job_state(struct job *j);
+const char *job_state_name(enum job_state s);
+static inline bool job_state_ended(enum job_state s)
+{
+	return s >= JOB_DONE;
+}
+bool job_ended(struct job *j);
+void job_look(struct job *j, struct job_view *ret);
+
+/* The engine's: its places in a queue and among the deadlines, guarded by the engine's lock. */
+struct queue_item *job_queue_item(struct job *j);
+struct job *job_of_queue_item(struct queue_item *item);
+struct deadline *job_deadline(struct job *j);
+struct job *job_of_deadline(struct deadline *item);
+
+/* writing -> queued. -EALREADY unless it was writing. */
+int job_queue(struct job *j, const struct job_order *order);
+const struct job_order *job_order(const struct job *j); /* fixed once queued */
+
+/* queued -> running; false when it has ended meanwhile. */
+bool job_start(struct job *j, uint64_t generation);
+void job_set_request_id(struct job *j, const char *id);
+
+/* While it runs: more text for the stream. -EFBIG past `limit` bytes. */
+int job_append(struct job *j, const char *text, size_t len, size_t limit);
+
+struct job_outcome {
+	uint64_t prompt_tokens, output_tokens;
+	const char *finish_reason; /* static text */
+	bool seed_known;
+	uint64_t seed;
+	struct buf *out; /* taken: what .out holds; NULL: the stream's text is the output */
+};
+
+/* Ends the job unless it has ended: the first one wins, true for it. All waiters are woken before it returns.
+ * No lock may be held. `outcome` with JOB_DONE, `why` with the others. */
+bool job_end(struct job *j, enum job_state state, const struct job_outcome *outcome,
+	const struct fault *why);
+
+/* Wait. False when there is nothing to wait for any more: the caller goes on by itself. */
+bool job_wait(struct job *j, struct job_waiter *w);
+/* True when it still waited: it is the caller's again and wake() will not be called. */
+bool job_unwait(struct job *j, struct job_waiter *w);
+bool job_ripe(struct job *j, enum job_result what, size_t offset);
+
+/* Copy up to size bytes of a result. Of .out and .err only once the job has ended. Returns the count, 0 at the
+ * end, the job's negative errno for .out and .stream of a job that did not end well. */
+ssize_t job_read(struct job *j, enum job_result what, size_t offset, char *ret, size_t size);
+
+/* The text of STEM.err. */
+void job_render_error(const struct job_view *v, struct buf *out);
+
+#endif

@@ -1,0 +1,380 @@
+#include "core/jobdir.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/clock.h"
+#include "core/jobdir_impl.h"
+#include "core/jobstatus.h"
+
+#define ROOT_MODE (S_ISVTX | 0777)
+
+int jobdir_new(const struct jobdir_limits *limits, struct engine *engine, struct models *models,
+	uint64_t root_id, struct jobdir **ret)
+{
+	const struct owner root = {
+		.uid = (uint32_t)geteuid(), .gid = (uint32_t)getegid(), .mode = ROOT_MODE, .dir = true };
+	struct jobdir *d = calloc(1, sizeof *d);
+
+	if (!d)
+		return -ENOMEM;
+	d->limits = *limits;
+	d->engine = engine;
+	d->models = models;
+	lock_init(&d->lock, RANK_TREE, "jobs folder");
+	d->tree = tree_new(root_id, &root);
+	if (!d->tree) {
+		lock_done(&d->lock);
+		free(d);
+		return -ENOMEM;
+	}
+	*ret = d;
+	return 0;
+}
+
+/* Every file is taken out as rm would do it, so that its job is let go. */
+static void empty(struct jobdir *d, struct tree_node *dir)
+{
+	struct tree_node *n;
+
+	while ((n = tree_entry_from(dir, 0))) {
+		if (n->dir)
+			empty(d, n);
+		job_put(jobdir_take_job(n));
+		verdict_free(n->verdict);
+		n->verdict = NULL;
+		n->lookups = n->opens = n->writers = 0;
+		tree_unlink(d->tree, n);
+	}
+}
+
+void jobdir_free(struct jobdir *d)
+{
+	if (!d)
+		return;
+	empty(d, tree_root(d->tree));
+	tree_free(d->tree);
+	lock_done(&d->lock);
+	free(d);
+}
+
+/* --- permissions -------------------------------------------------------------------------------------- */
+
+int jobdir_search(const struct cred *c, const struct tree_node *dir)
+{
+	int err = 0;
+
+	for (; !err && dir; dir = dir->parent)
+		err = access_check(c, &dir->owner, X_OK);
+	return err;
+}
+
+int jobdir_dir(struct jobdir *d, const struct cred *c, uint64_t id, int want, struct tree_node **ret)
+{
+	struct tree_node *n = tree_by_id(d->tree, id);
+	int err;
+
+	lock_assert_held(&d->lock);
+	if (!n)
+		return -ESTALE;
+	if (!n->dir)
+		return -ENOTDIR;
+	if (!n->parent && n != tree_root(d->tree))
+		return -ENOENT;
+	err = jobdir_search(c, n);
+	if (!err && want)
+		err = access_check(c, &n->owner, want);
+	if (!err)
+		*ret = n;
+	return err;
+}
+
+struct owner jobdir_result_owner(const struct tree_node *n)
+{
+	struct owner o = n->owner;
+
+	o.mode &= 0444;
+	return o;
+}
+
+int jobdir_idle(const struct tree_node *n)
+{
+	enum job_state s;
+
+	if (!n->job)
+		return 0;
+	s = job_state(n->job);
+	return s == JOB_QUEUED || s == JOB_RUNNING ? -EBUSY : 0;
+}
+
+int jobdir_new_name(const char *name, struct jobname *ret)
+{
+	int err = jobname_parse(name, ret);
+
+	if (err)
+		return err;
+	if (ret->class == NAME_RESULT)
+		return -EPERM;
+	return ret->class == NAME_BATCH ? -EOPNOTSUPP : 0;
+}
+
+/* --- attributes --------------------------------------------------------------------------------------- */
+
+bool jobdir_has_row(const struct tree_node *n, enum job_row row)
+{
+	return n->job && row != ROW_REQUEST && !(n->removed & 1u << row);
+}
+
+/* A result is listed when reading it needs no waiting; the status always. */
+static bool row_listed(const struct tree_node *n, enum job_row row)
+{
+	enum job_state s;
+
+	if (!jobdir_has_row(n, row))
+		return false;
+	s = job_state(n->job);
+	switch (row) {
+	case ROW_STATUS:
+		return true;
+	case ROW_OUT:
+		return s == JOB_DONE;
+	case ROW_ERR:
+		return job_state_ended(s) && s != JOB_DONE;
+	case ROW_STREAM:
+		return job_order(n->job)->stream && (s == JOB_DONE || s == JOB_RUNNING);
+	default:
+		return false;
+	}
+}
+
+static uint64_t row_size(struct jobdir *d, struct tree_node *n, enum job_row row,
+	const struct job_view *v)
+{
+	AUTO_BUF struct buf text = BUF_INIT;
+
+	switch (row) {
+	case ROW_STATUS:
+		jobdir_status(d, n->job, &text);
+		return text.len;
+	case ROW_OUT:
+		return v->state == JOB_DONE ? v->out_size : 0;
+	case ROW_STREAM:
+		return v->state == JOB_DONE ? v->stream_size : 0;
+	case ROW_ERR:
+		job_render_error(v, &text);
+		return text.len;
+	default:
+		return 0;
+	}
+}
+
+static int64_t last_change(const struct job_view *v)
+{
+	if (v->ended)
+		return v->ended;
+	if (v->started)
+		return v->started;
+	return v->queued ? v->queued : v->made;
+}
+
+void jobdir_attr(struct jobdir *d, struct tree_node *n, enum job_row row, struct jobdir_attr *ret)
+{
+	struct job_view v;
+
+	*ret = (struct jobdir_attr){
+		.ref = { n->id, row },
+		.owner = n->owner,
+		.size = n->data ? spool_file_size(n->data) : 0,
+		.links = n->dir ? 2 + tree_dir_subdirs(n) : n->parent ? 1 : 0,
+		.atime = n->atime,
+		.mtime = n->mtime,
+		.ctime = n->ctime,
+	};
+	if (row == ROW_REQUEST)
+		return;
+	job_look(n->job, &v);
+	ret->owner = jobdir_result_owner(n);
+	ret->size = row_size(d, n, row, &v);
+	ret->atime = ret->mtime = ret->ctime = last_change(&v);
+}
+
+/* A node the kernel may still name though it is gone: ESTALE makes the kernel look the name up again. */
+static int find_ref(struct jobdir *d, const struct cred *c, struct jobdir_ref ref,
+	struct tree_node **ret)
+{
+	struct tree_node *n = tree_by_id(d->tree, ref.id);
+	int err;
+
+	if (!n || (ref.row != ROW_REQUEST && !jobdir_has_row(n, ref.row)))
+		return -ESTALE;
+	err = jobdir_search(c, n->parent);
+	if (!err)
+		*ret = n;
+	return err;
+}
+
+int jobdir_getattr(struct jobdir *d, const struct cred *c, struct jobdir_ref ref,
+	struct jobdir_attr *ret)
+{
+	struct tree_node *n;
+	int err;
+
+	lock_take(&d->lock);
+	err = find_ref(d, c, ref, &n);
+	if (!err)
+		jobdir_attr(d, n, ref.row, ret);
+	lock_drop(&d->lock);
+	return err;
+}
+
+int jobdir_access(struct jobdir *d, const struct cred *c, struct jobdir_ref ref, int want)
+{
+	struct tree_node *n;
+	struct owner o;
+	int err;
+
+	lock_take(&d->lock);
+	err = find_ref(d, c, ref, &n);
+	if (!err) {
+		o = ref.row ? jobdir_result_owner(n) : n->owner;
+		err = ref.row && (want & W_OK) ? -EACCES : access_check(c, &o, want);
+	}
+	lock_drop(&d->lock);
+	return err;
+}
+
+int jobdir_lookup(struct jobdir *d, const struct cred *c, uint64_t dir, const char *name,
+	struct jobdir_attr *ret)
+{
+	struct jobname what = jobname_class(name);
+	struct tree_node *parent, *n;
+	int err;
+
+	if (strlen(name) > JOBNAME_MAX)
+		return -ENAMETOOLONG;
+	lock_take(&d->lock);
+	err = jobdir_dir(d, c, dir, 0, &parent);
+	if (!err) {
+		n = what.class == NAME_RESULT ? tree_find_stem(parent, name, what.stem_len)
+					      : tree_find(parent, name);
+		if (n && what.class == NAME_RESULT && !jobdir_has_row(n, what.row))
+			n = NULL;
+		err = n ? 0 : -ENOENT;
+	}
+	if (!err) {
+		n->lookups++;
+		jobdir_attr(d, n, what.row, ret);
+	}
+	lock_drop(&d->lock);
+	return err;
+}
+
+void jobdir_forget(struct jobdir *d, uint64_t id, uint64_t n)
+{
+	struct tree_node *node;
+
+	lock_take(&d->lock);
+	node = tree_by_id(d->tree, id);
+	if (node) {
+		node->lookups = node->lookups > n ? node->lookups - n : 0;
+		tree_release(d->tree, node);
+	}
+	lock_drop(&d->lock);
+}
+
+/* --- listing ------------------------------------------------------------------------------------------ */
+
+/* A place: the entry's number and the row in it. */
+static uint64_t place(uint64_t entry, unsigned row)
+{
+	return entry * ROW_COUNT + row;
+}
+
+static bool list_row(struct tree_node *n, enum job_row row,
+	bool (*each)(void *context, const struct jobdir_entry *entry), void *context)
+{
+	char name[JOBNAME_MAX + 1];
+	struct jobdir_entry e = {
+		.name = n->name, .ref = { n->id, row }, .dir = n->dir != NULL, .next = place(n->entry, row) + 1 };
+
+	if (row != ROW_REQUEST) {
+		memcpy(name, n->name, n->what.stem_len);
+		strcpy(name + n->what.stem_len, job_row_suffix(row));
+		e.name = name;
+	}
+	return each(context, &e);
+}
+
+static bool list_node(struct tree_node *n, unsigned first_row,
+	bool (*each)(void *context, const struct jobdir_entry *entry), void *context)
+{
+	for (unsigned row = first_row; row < ROW_COUNT; row++)
+		if ((row == ROW_REQUEST || row_listed(n, (enum job_row)row)) &&
+			!list_row(n, (enum job_row)row, each, context))
+			return false;
+	return true;
+}
+
+int jobdir_list(struct jobdir *d, uint64_t dir, uint64_t from,
+	bool (*each)(void *context, const struct jobdir_entry *entry), void *context)
+{
+	struct tree_node *parent, *n;
+	uint64_t entry = from / ROW_COUNT;
+	int err;
+
+	lock_take(&d->lock);
+	parent = tree_by_id(d->tree, dir);
+	err = parent && parent->dir ? 0 : -ENOENT;
+	while (!err && (n = tree_entry_from(parent, entry))) {
+		if (!list_node(n, n->entry == entry ? (unsigned)(from % ROW_COUNT) : 0, each, context))
+			break;
+		entry = n->entry + 1;
+		from = place(entry, 0);
+	}
+	lock_drop(&d->lock);
+	return err;
+}
+
+int jobdir_may_list(struct jobdir *d, const struct cred *c, uint64_t dir)
+{
+	struct tree_node *n;
+	int err;
+
+	lock_take(&d->lock);
+	n = tree_by_id(d->tree, dir);
+	err = n ? jobdir_search(c, n->parent) : -ESTALE;
+	if (!err)
+		err = access_check(c, &n->owner, R_OK);
+	lock_drop(&d->lock);
+	return err;
+}
+
+/* --- status and figures ------------------------------------------------------------------------------- */
+
+void jobdir_status(struct jobdir *d, struct job *j, struct buf *out)
+{
+	struct jobstatus_extra x = { 0 };
+	struct model_view model;
+	struct job_view v;
+
+	job_look(j, &v);
+	if (v.model >= 0) {
+		models_get(d->models, v.model, &model);
+		x.model = model.alias;
+		x.model_sha256 = model.sha256;
+	}
+	x.position = engine_position(d->engine, j);
+	x.empty = v.request_size == 0;
+	jobstatus_render(&v, &x, out);
+}
+
+void jobdir_usage(struct jobdir *d, uint64_t *ret_files, uint64_t *ret_bytes)
+{
+	lock_take(&d->lock);
+	*ret_files = tree_count(d->tree);
+	*ret_bytes = d->bytes;
+	lock_drop(&d->lock);
+}

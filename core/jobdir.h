@@ -1,0 +1,116 @@
+/* The folder jobs/: what users may do there and what it sets going (design.md 2). It knows users, modes and names on
+ * one side and the engine on the other; it knows nothing of FUSE, and nothing here waits.
+ *
+ * Every function takes the caller's credentials and checks them, search permission on every folder above included.
+ * Errors are negative errnos as Linux gives them on a local file system, and beside those:
+ *   EBUSY      writing a request that is queued or running, or that another has open for writing
+ *   EEXIST     a request with that stem is there under another suffix
+ *   EPERM      a name of a result, a link or a device file; a folder with a request's name
+ *   EOPNOTSUPP a batch (.jsonl)
+ *   EAGAIN, EDQUOT, EROFS, ...  the engine does not take requests (engine_admit)
+ *   ENOSPC     a limit of the folder; EFBIG a file too large; EMLINK folders too deep */
+#ifndef NPUFS_CORE_JOBDIR_H
+#define NPUFS_CORE_JOBDIR_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "core/access.h"
+#include "core/engine.h"
+#include "core/job.h"
+#include "core/jobname.h"
+
+struct jobdir_limits {
+	uint64_t files, bytes, request_bytes;
+	uint32_t depth;
+	uint32_t umask; /* bits taken from the mode of a new file */
+};
+
+/* A file or folder, or one of a request's results (row > 0). */
+struct jobdir_ref {
+	uint64_t id;
+	enum job_row row;
+};
+
+struct jobdir_attr {
+	struct jobdir_ref ref;
+	struct owner owner;
+	uint64_t size;
+	uint32_t links;
+	int64_t atime, mtime, ctime; /* wall ns */
+};
+
+/* What to change; the bits of `set` say which. */
+enum { JOBDIR_SET_MODE = 1, JOBDIR_SET_UID = 2, JOBDIR_SET_GID = 4, JOBDIR_SET_SIZE = 8,
+	JOBDIR_SET_ATIME = 16, JOBDIR_SET_MTIME = 32, JOBDIR_SET_NOW = 64 /* times come from the clock */ };
+struct jobdir_change {
+	unsigned set;
+	uint32_t mode, uid, gid;
+	uint64_t size;
+	int64_t atime, mtime;
+};
+
+struct jobdir;
+struct jobdir_file; /* an open file */
+
+int jobdir_new(const struct jobdir_limits *limits, struct engine *engine, struct models *models,
+	uint64_t root_id, struct jobdir **ret);
+void jobdir_free(struct jobdir *d); /* every job has ended and nothing is open */
+
+/* Look a name up; the kernel's count of it goes up by one. */
+int jobdir_lookup(struct jobdir *d, const struct cred *c, uint64_t dir, const char *name,
+	struct jobdir_attr *ret);
+void jobdir_forget(struct jobdir *d, uint64_t id, uint64_t n);
+int jobdir_getattr(struct jobdir *d, const struct cred *c, struct jobdir_ref ref,
+	struct jobdir_attr *ret);
+int jobdir_setattr(struct jobdir *d, const struct cred *c, struct jobdir_ref ref,
+	struct jobdir_file *open, const struct jobdir_change *change, struct jobdir_attr *ret);
+int jobdir_access(struct jobdir *d, const struct cred *c, struct jobdir_ref ref, int want);
+
+int jobdir_mkdir(struct jobdir *d, const struct cred *c, uint64_t dir, const char *name, uint32_t mode,
+	struct jobdir_attr *ret);
+int jobdir_unlink(struct jobdir *d, const struct cred *c, uint64_t dir, const char *name);
+int jobdir_rmdir(struct jobdir *d, const struct cred *c, uint64_t dir, const char *name);
+int jobdir_rename(struct jobdir *d, const struct cred *c, uint64_t from_dir, const char *from,
+	uint64_t to_dir, const char *to, bool no_replace);
+
+/* Every entry of a folder from place `from` on (0 at first), until `each` says false; `next` is the place after
+ * it. `each` must only copy: it is called under the folder's lock. Who may list was asked when the folder was
+ * opened (jobdir_may_list). */
+struct jobdir_entry {
+	const char *name;
+	struct jobdir_ref ref;
+	bool dir;
+	uint64_t next;
+};
+int jobdir_list(struct jobdir *d, uint64_t dir, uint64_t from,
+	bool (*each)(void *context, const struct jobdir_entry *entry), void *context);
+int jobdir_may_list(struct jobdir *d, const struct cred *c, uint64_t dir);
+
+/* Create and open; when another made it meanwhile and O_EXCL is not given, open. */
+int jobdir_create(struct jobdir *d, const struct cred *c, uint64_t dir, const char *name, uint32_t mode,
+	int flags, struct jobdir_attr *ret, struct jobdir_file **ret_file);
+/* Open a file (row 0). `flags` as for open(2); O_TRUNC is honoured. */
+int jobdir_open(struct jobdir *d, const struct cred *c, uint64_t id, int flags,
+	struct jobdir_file **ret_file);
+/* The run whose result `ref` shows, for reading: the caller's count. */
+int jobdir_open_result(struct jobdir *d, const struct cred *c, struct jobdir_ref ref, int flags,
+	struct job **ret);
+
+ssize_t jobdir_read(struct jobdir *d, struct jobdir_file *f, uint64_t offset, char *ret, size_t size);
+/* 0: all was written. A refused request is an error though its bytes are kept. */
+int jobdir_write(struct jobdir *d, struct jobdir_file *f, uint64_t offset, const char *bytes,
+	size_t size);
+/* close(2) by one holder: repeats a refusal for those who look. To the opener itself (not to a child that inherited the
+ * descriptor and closes it in the middle) an unfinished document is one too. */
+int jobdir_flush(struct jobdir *d, struct jobdir_file *f, bool opener);
+/* The last close: a request that was written is handed to the engine. */
+void jobdir_release(struct jobdir *d, struct jobdir_file *f);
+
+/* The text of STEM.status of that run. */
+void jobdir_status(struct jobdir *d, struct job *j, struct buf *out);
+
+void jobdir_usage(struct jobdir *d, uint64_t *ret_files, uint64_t *ret_bytes);
+
+#endif

@@ -1,0 +1,107 @@
+/* From a written file to a queued job. What is decided under the folder's lock is only what there is to hand over
+ * (jobdir_prepare); parsing, checking and queueing happen without it. */
+#include <errno.h>
+
+#include "core/jobdir_impl.h"
+#include "core/metrics.h"
+
+static int check_request(void *context, const struct request *req, struct fault *f)
+{
+	struct jobdir *d = context;
+
+	return engine_model(d->engine, req, f);
+}
+
+struct verdict_checker jobdir_checker(struct jobdir *d)
+{
+	return (struct verdict_checker){ .check = check_request, .context = d };
+}
+
+struct job *jobdir_take_job(struct tree_node *n)
+{
+	struct job *j = n->job;
+
+	n->job = NULL;
+	n->removed = 0;
+	return j;
+}
+
+void jobdir_drop_job(struct jobdir *d, struct job *j)
+{
+	if (!j)
+		return;
+	engine_cancel(d->engine, j);
+	job_put(j);
+}
+
+static enum job_format format_of(const struct tree_node *n)
+{
+	return n->what.class == NAME_TEXT ? JOB_FORMAT_TEXT : JOB_FORMAT_JSON;
+}
+
+int jobdir_fresh_run(struct tree_node *n)
+{
+	struct job *fresh;
+
+	if (!name_is_request(n->what.class) || (n->job && !job_ended(n->job)))
+		return 0;
+	fresh = job_new(n->owner.uid, n->owner.gid, format_of(n));
+	if (!fresh)
+		return -ENOMEM;
+	job_put(jobdir_take_job(n)); /* it has ended: nobody waits for it */
+	n->job = fresh;
+	return 0;
+}
+
+struct submission jobdir_prepare(struct tree_node *n, const struct jobdir_file *f)
+{
+	struct submission s = { .fault = FAULT_NONE };
+
+	if (!n->parent || !n->job || spool_file_size(n->data) == 0)
+		return s;
+	n->dirty = false;
+	s.job = job_get(n->job);
+	s.content = spool_file_freeze(n->data);
+	if (!s.content)
+		fault_set(&s.fault, -ENOMEM, "send it again later", "no memory for the request");
+	else if (n->verdict)
+		s.fault = *verdict_fault(n->verdict);
+	s.judged = f && f->judged && !s.fault.err;
+	if (s.judged)
+		s.order = f->order;
+	return s;
+}
+
+static void judge(struct jobdir *d, struct submission *s)
+{
+	struct verdict_checker checker = jobdir_checker(d);
+	struct verdict *v = verdict_new(job_format(s->job));
+
+	if (!v)
+		fault_set(&s->fault, -ENOMEM, "send it again later", "no memory for the request");
+	else if (verdict_judge(v, s->content, &checker, &s->order))
+		s->fault = *verdict_fault(v);
+	verdict_free(v);
+}
+
+void jobdir_submit(struct jobdir *d, struct submission *s)
+{
+	int err;
+
+	if (!s->job)
+		return;
+	if (!s->fault.err && !s->judged)
+		judge(d, s);
+	if (!s->fault.err) {
+		s->order.request = s->content;
+		err = engine_submit(d->engine, s->job, &s->order, &s->fault);
+		if (err == -EALREADY) /* removed or rewritten meanwhile */
+			s->fault = (struct fault)FAULT_NONE;
+	}
+	if (s->fault.err && job_end(s->job, JOB_FAILED, NULL, &s->fault)) {
+		metrics_add(METRIC_REQUESTS_REFUSED, 1);
+		metrics_add_at(METRIC_JOBS_FINISHED, JOB_FAILED, 1);
+	}
+	blob_put(s->content);
+	job_put(s->job);
+}

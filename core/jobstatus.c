@@ -1,0 +1,72 @@
+#include "core/jobstatus.h"
+
+#include "core/clock.h"
+
+static void put_time(struct buf *out, const char *key, int64_t wall)
+{
+	char text[CLOCK_TEXT_SIZE];
+
+	if (wall)
+		buf_printf(out, "%s: %s\n", key, clock_text(wall, text));
+}
+
+static void put_text(struct buf *out, const char *key, const char *value)
+{
+	if (value && value[0])
+		buf_printf(out, "%s: %s\n", key, value);
+}
+
+static void put_seconds(struct buf *out, const char *key, int64_t ns)
+{
+	buf_printf(out, "%s: %.6f\n", key, (double)ns / (double)NS_PER_SEC);
+}
+
+static void put_model(struct buf *out, const struct job_view *v, const struct jobstatus_extra *x)
+{
+	put_text(out, "model", x->model);
+	if (v->generation)
+		buf_printf(out, "generation: %llu\n", (unsigned long long)v->generation);
+}
+
+static void put_durations(struct buf *out, const struct job_view *v)
+{
+	if (v->queued)
+		put_seconds(out, "queue_seconds", v->queue_ns);
+	if (v->started)
+		put_seconds(out, "run_seconds", v->run_ns);
+}
+
+static void put_outcome(struct buf *out, const struct job_view *v)
+{
+	if (v->state != JOB_DONE)
+		return;
+	buf_printf(out, "prompt_tokens: %llu\n", (unsigned long long)v->prompt_tokens);
+	buf_printf(out, "output_tokens: %llu\n", (unsigned long long)v->output_tokens);
+	put_text(out, "finish_reason", v->finish_reason);
+	if (v->seed_known)
+		buf_printf(out, "seed: %llu\n", (unsigned long long)v->seed);
+}
+
+void jobstatus_render(const struct job_view *v, const struct jobstatus_extra *x, struct buf *out)
+{
+	buf_printf(out, "state: %s\n", job_state_name(v->state));
+	job_render_error(v, out);
+	if (v->state == JOB_WRITING && x->empty)
+		buf_puts(out, "note: empty; it runs when something is written\n");
+	if (x->position)
+		buf_printf(out, "position: %zu%s\n", x->position,
+			x->position > QUEUE_POSITION_MAX ? " or later" : "");
+	buf_printf(out, "job: %llu\n", (unsigned long long)v->id);
+	buf_printf(out, "uid: %u\n", v->uid);
+	put_text(out, "request_id", v->request_id);
+	put_model(out, v, x);
+	put_time(out, "created", v->made);
+	put_time(out, "queued", v->queued);
+	put_time(out, "started", v->started);
+	put_time(out, "ended", v->ended);
+	put_durations(out, v);
+	put_outcome(out, v);
+	put_text(out, "request_sha256", v->request_sha256);
+	put_text(out, "output_sha256", v->output_sha256);
+	put_text(out, "model_sha256", x->model_sha256);
+}

@@ -1,0 +1,152 @@
+/* A line is made in memory of the caller's stack, passes its place's bucket under the lock, and
+ * is written after the lock is dropped, by one write() of less than PIPE_BUF bytes: lines of
+ * several threads do not mix. poll() first asks whether that write would wait, or raise SIGPIPE. */
+#include "core/log.h"
+
+#include <inttypes.h>
+#include <poll.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <syslog.h>
+#include <unistd.h>
+
+#include "core/clock.h"
+#include "core/lock.h"
+#include "core/mem.h"
+#include "core/utf8.h"
+
+static const struct {
+	const char *name;
+	int priority;
+} levels[] = {
+	[LEVEL_ERROR] = { "error", LOG_ERR },
+	[LEVEL_WARNING] = { "warning", LOG_WARNING },
+	[LEVEL_INFO] = { "info", LOG_INFO },
+	[LEVEL_DEBUG] = { "debug", LOG_DEBUG },
+};
+
+/* Fixed after log_open(). */
+static bool use_syslog;
+static enum log_level threshold = LEVEL_INFO;
+
+static struct lock places = LOCK_INIT(RANK_LOG, "log"); /* guards every struct log_rate */
+static _Atomic uint64_t dropped;
+
+uint64_t log_dropped(void)
+{
+	return atomic_load_explicit(&dropped, memory_order_relaxed);
+}
+
+static void count_dropped(void)
+{
+	atomic_fetch_add_explicit(&dropped, 1, memory_order_relaxed);
+}
+
+bool log_rate_pass(struct log_rate *r, int64_t now)
+{
+	const int64_t refill = LOG_REFILL_SEC * NS_PER_SEC;
+	int64_t tokens = (now - r->since) / refill;
+
+	if (tokens >= r->used) {
+		r->used = 0;
+		r->since = now;
+	} else if (tokens > 0) {
+		r->used -= (uint32_t)tokens;
+		r->since += tokens * refill;
+	}
+	if (r->used == LOG_BURST) {
+		r->dropped++;
+		return false;
+	}
+	r->used++;
+	return true;
+}
+
+/* Control bytes, C1 controls too, and what is not UTF-8 become '?'. */
+static void sanitise(char *text, size_t len)
+{
+	for (size_t i = 0, good = 0; i < len; i++) {
+		unsigned char c = (unsigned char)text[i];
+
+		if (i >= good)
+			good = i + utf8_valid_prefix(text + i, len - i);
+		if (i >= good || c < 0x20 || c == 0x7f)
+			text[i] = '?';
+		else if (c == 0xc2 && (unsigned char)text[i + 1] < 0xa0)
+			text[i] = text[i + 1] = '?';
+	}
+}
+
+static void write_stderr(enum log_level level, const char *text)
+{
+	char line[LOG_LINE_MAX + 64];
+	struct pollfd fd = { .fd = STDERR_FILENO, .events = POLLOUT };
+	int n = snprintf(line, sizeof line, "npufs: %s: %s\n", levels[level].name, text);
+
+	if (poll(&fd, 1, 0) != 1 || fd.revents != POLLOUT || write(fd.fd, line, (size_t)n) != n)
+		count_dropped();
+}
+
+static void put(enum log_level level, const char *text)
+{
+	if (use_syslog)
+		syslog(levels[level].priority, "%s", text);
+	else
+		write_stderr(level, text);
+}
+
+void log_emit(struct log_rate *place, enum log_level level, const char *fmt, ...)
+{
+	char text[LOG_LINE_MAX];
+	uint64_t left_out;
+	size_t len;
+	va_list ap;
+	bool pass;
+
+	if (level > threshold)
+		return;
+	lock_take(&places);
+	pass = log_rate_pass(place, clock_mono());
+	left_out = place->dropped;
+	if (pass)
+		place->dropped = 0;
+	lock_drop(&places);
+	if (!pass) {
+		count_dropped();
+		return;
+	}
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof text - 48, fmt, ap);
+	va_end(ap);
+	len = strlen(text);
+	sanitise(text, len);
+	if (left_out)
+		snprintf(text + len, sizeof text - len, " (%" PRIu64 " like it left out)",
+			left_out);
+	put(level, text);
+}
+
+void log_open(bool to_syslog, enum log_level most)
+{
+	use_syslog = to_syslog;
+	threshold = most;
+	if (to_syslog)
+		openlog("npufs", LOG_PID, LOG_DAEMON);
+}
+
+void log_close(void)
+{
+	char text[64];
+	uint64_t n = log_dropped();
+
+	if (n) {
+		snprintf(text, sizeof text, "%" PRIu64 " messages were left out in all", n);
+		put(LEVEL_INFO, text);
+	}
+	if (use_syslog)
+		closelog();
+	use_syslog = false;
+	threshold = LEVEL_INFO;
+}

@@ -1,0 +1,25 @@
+/* Scope cleanup and ownership hand-over: AUTO_FREE frees at the end of the scope, take_ptr() moves
+ * a pointer out of its holder so that the cleanup finds NULL. */
+#ifndef NPUFS_CORE_MEM_H
+#define NPUFS_CORE_MEM_H
+
+#include <stdlib.h>
+
+static inline void mem_free_cleanup(void *holder)
+{
+	free(*(void **)holder);
+}
+
+#define AUTO_CLEANUP(fn) __attribute__((cleanup(fn)))
+#define AUTO_FREE        AUTO_CLEANUP(mem_free_cleanup)
+
+#define take_ptr(holder) \
+	__extension__({ \
+		__typeof__(holder) taken_ = (holder); \
+		(holder) = NULL; \
+		taken_; \
+	})
+
+#define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
+
+#endif

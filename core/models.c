@@ -1,0 +1,258 @@
+#include "core/models.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/lock.h"
+#include "core/mem.h"
+
+#define OWN_ALIAS "echo"
+
+struct model_entry {
+	char alias[ALIAS_MAX + 1]; /* fixed */
+	/* by lock; artifact, manifest and tokenizer are set once */
+	enum model_state state;
+	struct artifact *artifact;
+	struct manifest *own;
+	struct tokenizer *tokenizer;
+	char sha256[SHA256_HEX_SIZE];
+	uint64_t generation;
+	struct fault fault;
+};
+
+struct models {
+	struct lock lock;
+	char *store;
+	const char *own_manifest;
+	struct model_entry *entries;
+	size_t n;
+	int chosen; /* fixed after start */
+};
+
+static int list_aliases(struct models *m, char ***ret, struct fault *f)
+{
+	char **own;
+
+	if (!m->own_manifest)
+		return artifact_list(m->store, ret, f);
+	own = calloc(2, sizeof *own);
+	if (own)
+		own[0] = strdup(OWN_ALIAS);
+	if (!own || !own[0]) {
+		free(own);
+		return -ENOMEM;
+	}
+	*ret = own;
+	return 0;
+}
+
+static int make_entries(struct models *m, char **aliases)
+{
+	while (aliases[m->n])
+		m->n++;
+	m->entries = calloc(m->n ? m->n : 1, sizeof *m->entries);
+	if (!m->entries)
+		return -ENOMEM;
+	for (size_t i = 0; i < m->n; i++)
+		strncpy(m->entries[i].alias, aliases[i], ALIAS_MAX);
+	m->chosen = m->n ? 0 : -1;
+	return 0;
+}
+
+int models_new(const char *store, const struct device_ops *ops, struct models **ret, struct fault *f)
+{
+	struct models *m = calloc(1, sizeof *m);
+	char **aliases = NULL;
+	int err;
+
+	if (!m)
+		return -ENOMEM;
+	lock_init(&m->lock, RANK_MODELS, "models");
+	m->own_manifest = ops->own_manifest;
+	m->store = strdup(store);
+	err = m->store ? list_aliases(m, &aliases, f) : -ENOMEM;
+	if (!err)
+		err = make_entries(m, aliases);
+	artifact_list_free(aliases);
+	if (err) {
+		models_free(m);
+		return err;
+	}
+	*ret = m;
+	return 0;
+}
+
+void models_free(struct models *m)
+{
+	if (!m)
+		return;
+	for (size_t i = 0; i < m->n; i++) {
+		artifact_free(m->entries[i].artifact);
+		manifest_free(m->entries[i].own);
+		tokenizer_free(m->entries[i].tokenizer);
+	}
+	free(m->entries);
+	free(m->store);
+	lock_done(&m->lock);
+	free(m);
+}
+
+size_t models_count(const struct models *m)
+{
+	return m->n;
+}
+
+int models_find(const struct models *m, const char *alias)
+{
+	for (size_t i = 0; i < m->n; i++)
+		if (strcmp(m->entries[i].alias, alias) == 0)
+			return (int)i;
+	return -1;
+}
+
+static const char *nearest_alias(const struct models *m, const char *alias)
+{
+	AUTO_FREE const char **names = calloc(m->n + 1, sizeof *names);
+
+	for (size_t i = 0; names && i < m->n; i++)
+		names[i] = m->entries[i].alias;
+	return names ? fault_nearest(alias, names) : NULL;
+}
+
+static int unknown_model(const struct models *m, const char *alias, struct fault *f)
+{
+	const char *near = nearest_alias(m, alias);
+
+	if (near)
+		return fault_at(f, -ENOENT, "model", -1, "use an alias listed in models/",
+			"there is no model \"%s\"; did you mean \"%s\"?", alias, near);
+	return fault_at(f, -ENOENT, "model", -1, "use an alias listed in models/",
+		"there is no model \"%s\"", alias);
+}
+
+int models_choose(const struct models *m, const char *alias, struct fault *f)
+{
+	int i = alias ? models_find(m, alias) : m->chosen;
+
+	if (i >= 0)
+		return i;
+	if (alias)
+		return unknown_model(m, alias, f);
+	return fault_at(f, -ENOENT, "model", -1, "install and sign an artifact, then mount again",
+		"the store has no model");
+}
+
+int models_default(const struct models *m)
+{
+	return m->chosen;
+}
+
+int models_set_default(struct models *m, const char *alias, struct fault *f)
+{
+	int i = models_choose(m, alias, f);
+
+	if (i < 0)
+		return i;
+	m->chosen = i;
+	return 0;
+}
+
+void models_get(struct models *m, int index, struct model_view *ret)
+{
+	struct model_entry *e = &m->entries[index];
+
+	assert(index >= 0 && (size_t)index < m->n);
+	lock_take(&m->lock);
+	*ret = (struct model_view){
+		.alias = e->alias,
+		.state = e->state,
+		.manifest = e->artifact ? e->artifact->manifest : e->own,
+		.artifact = e->artifact,
+		.tokenizer = e->tokenizer,
+		.sha256 = e->sha256,
+		.generation = e->generation,
+		.fault = e->fault,
+	};
+	lock_drop(&m->lock);
+}
+
+const char *model_state_name(enum model_state s)
+{
+	static const char *const names[] = {
+		[MODEL_VERIFYING] = "verifying",
+		[MODEL_AVAILABLE] = "available",
+		[MODEL_READY] = "ready",
+		[MODEL_FAILED] = "failed",
+	};
+
+	return names[s];
+}
+
+/* --- verification: files are read without the lock, what was learned is published under it -------- */
+
+static int load_own(struct models *m, struct model_entry *learned, struct fault *f)
+{
+	size_t len = strlen(m->own_manifest);
+
+	sha256_hex(m->own_manifest, len, learned->sha256);
+	return manifest_parse(m->own_manifest, len, true, &learned->own, f);
+}
+
+static int load_artifact(struct models *m, struct model_entry *learned, struct fault *f)
+{
+	int err = artifact_verify(m->store, learned->alias, &learned->artifact, f);
+
+	if (!err)
+		memcpy(learned->sha256, learned->artifact->sha256, sizeof learned->sha256);
+	return err;
+}
+
+static int load_tokenizer(struct model_entry *learned, struct fault *f)
+{
+	const struct manifest *man = learned->artifact ? learned->artifact->manifest : learned->own;
+	AUTO_FREE void *file = NULL;
+	size_t len = 0;
+	int err = 0;
+
+	if (man->tokenizer.type == TOKENIZER_NONE)
+		return 0;
+	if (man->tokenizer.file)
+		err = artifact_read(learned->artifact, man->tokenizer.file, &file, &len, f);
+	return err ? err : tokenizer_new(&man->tokenizer, file, len, &learned->tokenizer, f);
+}
+
+int models_verify(struct models *m, int index, struct fault *f)
+{
+	struct model_entry *e = &m->entries[index];
+	struct model_entry learned = *e;
+	int err;
+
+	*f = (struct fault)FAULT_NONE;
+	err = m->own_manifest ? load_own(m, &learned, f) : load_artifact(m, &learned, f);
+	if (!err)
+		err = load_tokenizer(&learned, f);
+	if (err && !f->err)
+		fault_set(f, err, "look at the daemon's log", "the model could not be loaded");
+	learned.state = err ? MODEL_FAILED : MODEL_AVAILABLE;
+	learned.fault = *f;
+	lock_take(&m->lock);
+	*e = learned;
+	lock_drop(&m->lock);
+	return err;
+}
+
+void models_set_state(struct models *m, int index, enum model_state s, uint64_t generation,
+	const struct fault *why)
+{
+	struct model_entry *e = &m->entries[index];
+
+	lock_take(&m->lock);
+	e->state = s;
+	if (generation)
+		e->generation = generation;
+	if (why)
+		e->fault = *why;
+	lock_drop(&m->lock);
+}

@@ -1,0 +1,317 @@
+/* Text: encode, prefill in micro-batches, then decode token by token until a stop token, a stop string or a limit.
+ *
+ *   fed < n_tokens   the next micro-batch of what is not on the device yet
+ *   fed == n_tokens  the last logits choose the next token, which joins `tokens`
+ *
+ * so prefill and decode are one loop: each step feeds what is missing and, when nothing of the prompt is
+ * left, picks. The picked token is fed by the next step; the last one never is. */
+#include "core/run.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/json.h"
+#include "core/mem.h"
+#include "core/sequence.h"
+#include "core/textout.h"
+
+struct run_text {
+	struct run base;
+	struct sequence seq;
+	struct sampler *sampler;
+	struct textout text;
+	struct sampling sampling;
+	int32_t *tokens; /* prompt, then picked; room for the whole context */
+	size_t n_prompt, n_tokens, fed, max_new;
+	const char *finish_reason;
+	struct buf document_text; /* kept for `output: json` */
+	size_t out_bytes;
+};
+
+/* --- making one ------------------------------------------------------------------------------------ */
+
+static int encode(const struct run *base, int32_t **ret, size_t *ret_n, struct fault *f)
+{
+	const struct request *req = base->request;
+
+	if (req->prompt) {
+		size_t least = tokenizer_least(base->model->tokenizer, req->prompt_len);
+
+		if (least > base->generation->context)
+			return fault_at(f, -E2BIG, "prompt", -1, "shorten it",
+				"the prompt has at least %zu tokens; the model's context has %u", least,
+				base->generation->context);
+		if (tokenizer_encode(base->model->tokenizer, req->prompt, req->prompt_len, ret, ret_n))
+			return fault_set(f, -ENOMEM, "send it again later", "no memory for the prompt");
+		return 0;
+	}
+	for (size_t i = 0; i < req->n_tokens; i++)
+		if ((uint32_t)req->tokens[i] >= base->generation->vocab)
+			return fault_at(f, -EINVAL, "tokens", -1, "use ids below the vocabulary's size",
+				"token %zu is %d; the vocabulary has %u", i, req->tokens[i],
+				base->generation->vocab);
+	*ret = malloc(req->n_tokens * sizeof **ret);
+	if (!*ret)
+		return fault_set(f, -ENOMEM, "send it again later", "no memory for the tokens");
+	memcpy(*ret, req->tokens, req->n_tokens * sizeof **ret);
+	*ret_n = req->n_tokens;
+	return 0;
+}
+
+static int bound_lengths(struct run_text *t, struct fault *f)
+{
+	const struct request *req = t->base.request;
+	size_t context = t->base.generation->context;
+	const char *field = req->prompt ? "prompt" : "tokens";
+	size_t room;
+
+	if (t->n_prompt > context)
+		return fault_at(f, -E2BIG, field, -1, "shorten it",
+			"the prompt has %zu tokens; the model's context has %zu", t->n_prompt, context);
+	room = context - t->n_prompt;
+	if (room == 0)
+		return fault_at(f, -E2BIG, field, -1, "shorten it by at least one token",
+			"the prompt's %zu tokens leave no room in a context of %zu", t->n_prompt, context);
+	if (req->max_new_tokens > (int64_t)room)
+		return fault_at(f, -E2BIG, "max_new_tokens", -1, "ask for fewer, or shorten the prompt",
+			"%zu prompt tokens and %lld new ones exceed the context of %zu", t->n_prompt,
+			(long long)req->max_new_tokens, context);
+	t->max_new = room;
+	if (req->max_new_tokens >= 0)
+		t->max_new = (size_t)req->max_new_tokens;
+	else if (t->base.model->manifest->default_max_new_tokens &&
+		t->base.model->manifest->default_max_new_tokens < room)
+		t->max_new = t->base.model->manifest->default_max_new_tokens;
+	return 0;
+}
+
+static int set_sampling(struct run_text *t, struct fault *f)
+{
+	const struct request *req = t->base.request;
+
+	t->sampling = req->sampling;
+	if (!req->temperature_given)
+		t->sampling.temperature = t->base.model->manifest->default_temperature;
+	if (!req->seed_given && random_bytes(&t->sampling.seed, sizeof t->sampling.seed))
+		return fault_set(f, -EIO, "give a seed", "no random bytes for a seed");
+	if (sampler_new(&t->sampling, t->base.generation->vocab, &t->sampler))
+		return fault_set(f, -ENOMEM, "send it again later", "no memory for the sampler");
+	for (size_t i = 0; i < t->n_prompt; i++)
+		sampler_accept(t->sampler, t->tokens[i]);
+	return 0;
+}
+
+static int grow_tokens(struct run_text *t, struct fault *f)
+{
+	int32_t *all = realloc(t->tokens, (t->n_prompt + t->max_new) * sizeof *all);
+
+	if (!all)
+		return fault_set(f, -ENOMEM, "send it again later", "no memory for the tokens");
+	t->tokens = all;
+	return 0;
+}
+
+static int reserve(struct run_text *t, struct fault *f)
+{
+	enum npu_error code = sequence_open(t->base.generation, &t->seq);
+
+	if (code == NPU_MEMORY_ALLOCATION)
+		return fault_set(f, -EAGAIN, "", "the device has no room for another sequence");
+	return code ? fault_from_device(f, code, "reserving KV") : 0;
+}
+
+static void free_host(struct run_text *t)
+{
+	textout_done(&t->text);
+	buf_done(&t->document_text);
+	sampler_free(t->sampler);
+	free(t->tokens);
+	free(t);
+}
+
+static const struct run_ops run_text_ops;
+
+int run_text_new(const struct run *base, struct run **ret, struct fault *f)
+{
+	struct run_text *t = calloc(1, sizeof *t);
+	int err;
+
+	if (!t)
+		return fault_set(f, -ENOMEM, "send it again later", "no memory for the job");
+	t->base = *base;
+	t->base.ops = &run_text_ops;
+	t->finish_reason = "length";
+	textout_init(&t->text, (const char *const *)base->request->stops);
+	err = encode(base, &t->tokens, &t->n_prompt, f);
+	t->n_tokens = t->n_prompt;
+	if (!err)
+		err = bound_lengths(t, f);
+	if (!err)
+		err = grow_tokens(t, f);
+	if (!err)
+		err = set_sampling(t, f);
+	if (!err)
+		err = reserve(t, f);
+	if (err) {
+		free_host(t);
+		return err;
+	}
+	*ret = &t->base;
+	return 0;
+}
+
+static enum npu_error text_free(struct run *r)
+{
+	struct run_text *t = (struct run_text *)r;
+	enum npu_error code = sequence_close(r->generation, &t->seq);
+
+	request_free(r->request);
+	free_host(t);
+	return code;
+}
+
+/* --- stepping -------------------------------------------------------------------------------------- */
+
+static void echo_prompt(struct run_text *t, struct buf *piece)
+{
+	struct textout whole; /* stop strings are looked for in what is generated only */
+	int32_t prev = -1;
+
+	if (!t->base.request->echo || t->n_tokens != t->n_prompt)
+		return;
+	textout_init(&whole, NULL);
+	for (size_t i = 0; i < t->n_prompt; i++) {
+		size_t len;
+		const char *p = tokenizer_piece(t->base.model->tokenizer, prev, t->tokens[i], &len);
+
+		prev = t->tokens[i];
+		textout_put(&whole, p, len, piece);
+	}
+	textout_finish(&whole, piece);
+	textout_done(&whole);
+}
+
+/* Takes a picked token; true when it ended the text. */
+static bool take_token(struct run_text *t, int32_t token, struct buf *piece)
+{
+	int32_t prev = t->n_tokens ? t->tokens[t->n_tokens - 1] : -1;
+	const char *p;
+	size_t len;
+
+	if (tokenizer_is_stop(t->base.model->tokenizer, token)) {
+		t->finish_reason = "stop";
+		return true;
+	}
+	t->tokens[t->n_tokens++] = token;
+	p = tokenizer_piece(t->base.model->tokenizer, prev, token, &len);
+	if (textout_put(&t->text, p, len, piece)) {
+		t->finish_reason = "stop";
+		return true;
+	}
+	return t->n_tokens - t->n_prompt >= t->max_new;
+}
+
+static enum step refuse(struct step_fault *f, const struct infer_result *r)
+{
+	fault_from_device(&f->fault, r->code, r->what);
+	f->submitted = r->stage != INFER_NOT_SUBMITTED;
+	return STEP_FAILED;
+}
+
+static enum step finish_text(struct run_text *t, struct buf *piece)
+{
+	textout_finish(&t->text, piece);
+	if (t->text.stopped)
+		t->finish_reason = "stop";
+	if (t->base.request->output != REQUEST_JSON)
+		buf_puts(piece, "\n");
+	return STEP_ENDED;
+}
+
+static enum step keep_piece(struct run_text *t, enum step s, const struct buf *piece, size_t before,
+	struct step_fault *f)
+{
+	size_t n = piece->len - before;
+
+	t->out_bytes += n;
+	if (t->out_bytes > t->base.limits.output_bytes) {
+		fault_set(&f->fault, -EFBIG, "ask for fewer tokens, or raise output_size=",
+			"the output passes %zu bytes", t->base.limits.output_bytes);
+		return STEP_FAILED;
+	}
+	if (t->base.request->output == REQUEST_JSON)
+		buf_put(&t->document_text, piece->data ? piece->data + before : "", n);
+	if (buf_error(piece) || buf_error(&t->document_text)) {
+		fault_set(&f->fault, -ENOMEM, "send it again later", "no memory for the output");
+		return STEP_FAILED;
+	}
+	return s;
+}
+
+static enum step text_step(struct run *r, struct buf *piece, struct step_fault *f)
+{
+	struct run_text *t = (struct run_text *)r;
+	size_t n = t->n_tokens - t->fed, before = piece->len;
+	const float *logits = NULL;
+	struct infer_result got;
+	enum step s = STEP_MORE;
+
+	if (n > r->generation->ubatch)
+		n = r->generation->ubatch;
+	got = sequence_feed(r->generation, &t->seq, t->tokens + t->fed, (uint32_t)n, &logits);
+	if (got.stage != INFER_DONE)
+		return refuse(f, &got);
+	t->fed += n;
+	if (t->fed < t->n_tokens)
+		return STEP_MORE;
+	echo_prompt(t, piece);
+	if (t->max_new == 0 || take_token(t, sampler_pick(t->sampler, logits, NULL), piece))
+		s = finish_text(t, piece);
+	return keep_piece(t, s, piece, before, f);
+}
+
+/* --- the outcome ----------------------------------------------------------------------------------- */
+
+static int render_document(const struct run_text *t, struct buf *out)
+{
+	struct json_value *doc = json_new_object();
+	struct json_value *tokens, *usage;
+	int err;
+
+	json_add_string(doc, "model", t->base.model->alias);
+	json_add_string(doc, "text", buf_text(&t->document_text));
+	tokens = json_add_array(doc, "tokens");
+	for (size_t i = t->n_prompt; i < t->n_tokens; i++)
+		json_add_int(tokens, NULL, t->tokens[i]);
+	json_add_string(doc, "finish_reason", t->finish_reason);
+	json_add_uint(doc, "seed", t->sampling.seed);
+	usage = json_add_object(doc, "usage");
+	json_add_uint(usage, "prompt_tokens", t->n_prompt);
+	json_add_uint(usage, "output_tokens", t->n_tokens - t->n_prompt);
+	if (t->base.request->request_id[0])
+		json_add_string(doc, "request_id", t->base.request->request_id);
+	err = json_render(doc, true, out);
+	json_free(doc);
+	return err;
+}
+
+static int text_finish(struct run *r, struct buf *out, struct job_outcome *ret)
+{
+	struct run_text *t = (struct run_text *)r;
+
+	*ret = (struct job_outcome){
+		.prompt_tokens = t->n_prompt,
+		.output_tokens = t->n_tokens - t->n_prompt,
+		.finish_reason = t->finish_reason,
+		.seed_known = true,
+		.seed = t->sampling.seed,
+	};
+	return r->request->output == REQUEST_JSON ? render_document(t, out) : 0;
+}
+
+static const struct run_ops run_text_ops = {
+	.step = text_step,
+	.finish = text_finish,
+	.free = text_free,
+};

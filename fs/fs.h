@@ -1,0 +1,75 @@
+/* The mounted file system: what its files share. One thread serves the kernel; it never waits for the device. */
+#ifndef NPUFS_FS_FS_H
+#define NPUFS_FS_FS_H
+
+#define FUSE_USE_VERSION 312
+
+#include <fuse_lowlevel.h>
+
+#include "core/access.h"
+#include "core/engine.h"
+#include "core/health.h"
+#include "core/jobdir.h"
+#include "core/models.h"
+#include "mountopts/options.h"
+
+#define NPUFS_VERSION "0.1.0"
+
+struct npufs {
+	struct mount_options opts; /* fixed */
+	uint32_t uid, gid;         /* the daemon's: owner of everything it makes itself */
+	int64_t started;           /* wall ns */
+	struct health health;
+	struct models *models;
+	struct engine *engine;
+	struct jobdir *jobs;
+	struct fuse_session *session;
+};
+
+/* What an inode number stands for: an object of an area and a row of its table. Numbers are never pointers, and an
+ * object's id is never used again. */
+enum area { AREA_ROOT, AREA_MODELS, AREA_MANIFESTS, AREA_JOBS, AREA_COUNT };
+
+struct at {
+	enum area area;
+	uint64_t object;
+	unsigned row;
+};
+
+#define AT_ROW_BITS  6
+#define AT_AREA_BIT  56
+#define ROW_SELF     1 /* the folder itself, in areas made of tables; their rows follow */
+#define ROW_FIRST    2
+#define JOBS_ROOT_ID 1
+
+static inline fuse_ino_t at_ino(struct at at)
+{
+	return (fuse_ino_t)at.area << AT_AREA_BIT | at.object << AT_ROW_BITS | at.row;
+}
+
+static inline struct at at_of(fuse_ino_t ino)
+{
+	return (struct at){
+		.area = (enum area)(ino >> AT_AREA_BIT),
+		.object = (ino & ((1ULL << AT_AREA_BIT) - 1)) >> AT_ROW_BITS,
+		.row = (unsigned)(ino & ((1U << AT_ROW_BITS) - 1)),
+	};
+}
+
+/* The folder of an area, as it hangs in the root. */
+static inline struct at at_area(enum area area)
+{
+	return area == AREA_JOBS ? (struct at){ area, JOBS_ROOT_ID, 0 } : (struct at){ area, 0, ROW_SELF };
+}
+
+/* Set by fs/ops.c before the loop starts. */
+extern const struct fuse_lowlevel_ops fs_ops;
+
+/* The caller of a request. */
+struct cred fs_cred(fuse_req_t req);
+static inline struct npufs *fs_of(fuse_req_t req)
+{
+	return fuse_req_userdata(req);
+}
+
+#endif

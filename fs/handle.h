@@ -1,0 +1,42 @@
+/* What is behind an open file: one kind of file is one fs/kind_*.c. A handle is owned by the kernel's open file, from
+ * open to release. */
+#ifndef NPUFS_FS_HANDLE_H
+#define NPUFS_FS_HANDLE_H
+
+#include "fs/fs.h"
+
+struct handle;
+
+struct handle_ops {
+	/* Each answers `req` exactly once, now or later. NULL: EBADF. */
+	void (*read)(struct npufs *fs, fuse_req_t req, struct handle *h, size_t size, off_t off,
+		int flags);
+	void (*write)(struct npufs *fs, fuse_req_t req, struct handle *h, const char *bytes, size_t size,
+		off_t off);
+	/* NULL: 0. */
+	int (*flush)(struct npufs *fs, fuse_req_t req, struct handle *h);
+	/* NULL: always ready. */
+	void (*poll)(struct npufs *fs, fuse_req_t req, struct handle *h, struct fuse_pollhandle *ph);
+	void (*release)(struct npufs *fs, struct handle *h);
+};
+
+struct handle {
+	const struct handle_ops *ops;
+};
+
+static inline struct handle *handle_of(const struct fuse_file_info *fi)
+{
+	return (struct handle *)(uintptr_t)fi->fh;
+}
+
+/* fs/kind_text.c: a text rendered at open; `text` is taken. NULL: no memory. */
+struct handle *text_handle_new(struct buf *text);
+
+/* fs/kind_file.c: an inert file or a request. */
+struct handle *file_handle_new(struct jobdir_file *f, pid_t opener); /* takes f when not NULL */
+struct jobdir_file *file_handle_file(struct handle *h); /* NULL when it is of another kind */
+
+/* fs/kind_result.c: a result of a run; takes the count of `j` when not NULL. */
+struct handle *result_handle_new(struct job *j, enum job_row row);
+
+#endif

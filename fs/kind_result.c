@@ -1,0 +1,130 @@
+/* STEM.out, .err and .stream wait for their job; STEM.status shows it as it is. */
+#include "fs/handle.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/poll.h>
+
+#include "core/mem.h"
+#include "fs/park.h"
+
+struct result_handle {
+	struct handle base;
+	struct job *job; /* counted */
+	enum job_result what;
+	off_t next; /* where the last read ended: what poll asks about */
+	struct park_poll *poll;
+};
+
+static void result_read(struct npufs *fs, fuse_req_t req, struct handle *h, size_t size, off_t off,
+	int flags)
+{
+	struct result_handle *r = (struct result_handle *)h;
+
+	(void)fs;
+	r->next = off;
+	if ((flags & O_NONBLOCK) && !job_ripe(r->job, r->what, (size_t)off))
+		fuse_reply_err(req, EAGAIN);
+	else
+		park_read(req, r->job, r->what, size, (size_t)off);
+}
+
+static void result_poll(struct npufs *fs, fuse_req_t req, struct handle *h,
+	struct fuse_pollhandle *ph)
+{
+	struct result_handle *r = (struct result_handle *)h;
+	bool ripe = job_ripe(r->job, r->what, (size_t)r->next);
+
+	(void)fs;
+	if (ph && ripe)
+		fuse_pollhandle_destroy(ph);
+	else if (ph)
+		r->poll = park_poll_arm(r->poll, r->job, r->what, (size_t)r->next, ph);
+	fuse_reply_poll(req, ripe ? POLLIN | POLLRDNORM : 0);
+}
+
+static void result_release(struct npufs *fs, struct handle *h)
+{
+	struct result_handle *r = (struct result_handle *)h;
+
+	(void)fs;
+	park_poll_drop(r->poll);
+	job_put(r->job);
+	free(r);
+}
+
+static const struct handle_ops result_ops = {
+	.read = result_read,
+	.poll = result_poll,
+	.release = result_release,
+};
+
+/* The status is rendered anew when a read begins at its start, or comes back to its end after a change (`tail -f`); a
+ * program that reads it piece by piece sees one text. */
+struct status_handle {
+	struct handle base;
+	struct job *job;
+	struct buf text;
+	enum job_state shown;
+};
+
+static void status_read(struct npufs *fs, fuse_req_t req, struct handle *h, size_t size, off_t off,
+	int flags)
+{
+	struct status_handle *s = (struct status_handle *)h;
+	size_t at;
+
+	(void)flags;
+	if (off == 0 || ((size_t)off >= s->text.len && job_state(s->job) != s->shown)) {
+		s->shown = job_state(s->job);
+		buf_reset(&s->text);
+		jobdir_status(fs->jobs, s->job, &s->text);
+	}
+	if (buf_error(&s->text)) {
+		fuse_reply_err(req, ENOMEM);
+		return;
+	}
+	at = (size_t)off < s->text.len ? (size_t)off : s->text.len;
+	fuse_reply_buf(req, buf_text(&s->text) + at, size < s->text.len - at ? size : s->text.len - at);
+}
+
+static void status_release(struct npufs *fs, struct handle *h)
+{
+	struct status_handle *s = (struct status_handle *)h;
+
+	(void)fs;
+	buf_done(&s->text);
+	job_put(s->job);
+	free(s);
+}
+
+static const struct handle_ops status_ops = { .read = status_read, .release = status_release };
+
+static struct handle *status_handle_new(struct job *j)
+{
+	struct status_handle *s = calloc(1, sizeof *s);
+
+	if (!s)
+		return NULL;
+	s->base.ops = &status_ops;
+	s->job = j;
+	return &s->base;
+}
+
+struct handle *result_handle_new(struct job *j, enum job_row row)
+{
+	static const enum job_result shows[ROW_COUNT] = {
+		[ROW_OUT] = JOB_OUT, [ROW_ERR] = JOB_ERR, [ROW_STREAM] = JOB_STREAM };
+	struct result_handle *r;
+
+	if (row == ROW_STATUS)
+		return status_handle_new(j);
+	r = calloc(1, sizeof *r);
+	if (!r)
+		return NULL;
+	r->base.ops = &result_ops;
+	r->job = j;
+	r->what = shows[row];
+	return &r->base;
+}

@@ -1,0 +1,362 @@
+/* npufs STORE MOUNTPOINT [-o options]: reads the command line, mounts, becomes a daemon, serves until it is told to stop
+ * or is unmounted, and tears down in order:
+ *
+ *   stop taking jobs, drain -> engine ends -> parked requests answered -> unmount -> memory
+ *
+ * SIGTERM and SIGINT stop it; a thread of its own waits for them, so that draining never holds up the file system.
+ * SIGHUP is taken and does nothing, so that a closed terminal leaves no dead mount. */
+#include "fs/fs.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/clock.h"
+#include "core/lock.h"
+#include "core/log.h"
+#include "core/mem.h"
+#include "core/metrics.h"
+#include "fs/mountpoint.h"
+#include "fs/park.h"
+
+#define EXIT_USAGE 2
+
+struct command {
+	const char *store, *mountpoint;
+	bool help, version;
+};
+
+static int complain(const struct fault *f)
+{
+	fprintf(stderr, "npufs: %s%s%s", f->field, f->field[0] ? ": " : "", f->reason);
+	fprintf(stderr, "%s%s\n", f->action[0] ? "; " : "", f->action);
+	return 1;
+}
+
+/* --- the command line --------------------------------------------------------------------------------- */
+
+static void usage(FILE *to)
+{
+	AUTO_BUF struct buf text = BUF_INIT;
+
+	options_help(&text);
+	fprintf(to,
+		"usage: npufs STORE MOUNTPOINT [-f] [-d] [-o option,option,...]\n"
+		"       npufs --help | --version\n\n"
+		"Mounts the NPU, with the models of STORE, as files at MOUNTPOINT.\n"
+		"  -f  stay in the foreground   -d  debug messages, in the foreground\n\n"
+		"options:\n%s", buf_text(&text));
+}
+
+/* mount(8) gives -o, -n, -s and -v; they mean nothing here. */
+static int parse_command(int argc, char **argv, struct command *cmd, struct mount_options *o,
+	struct fault *f)
+{
+	int err = 0;
+
+	for (int i = 1; !err && i < argc; i++) {
+		const char *a = argv[i];
+
+		if (strcmp(a, "-o") == 0 && i + 1 < argc)
+			err = options_parse(argv[++i], o, f);
+		else if (strncmp(a, "-o", 2) == 0 && a[2])
+			err = options_parse(a + 2, o, f);
+		else if (strcmp(a, "-h") == 0 || strcmp(a, "--help") == 0)
+			cmd->help = true;
+		else if (strcmp(a, "-V") == 0 || strcmp(a, "--version") == 0)
+			cmd->version = true;
+		else if (strcmp(a, "-f") == 0)
+			o->foreground = true;
+		else if (strcmp(a, "-d") == 0)
+			o->debug = o->foreground = true;
+		else if (strcmp(a, "-n") == 0 || strcmp(a, "-s") == 0 || strcmp(a, "-v") == 0)
+			continue;
+		else if (a[0] == '-' && a[1])
+			err = fault_set(f, -EINVAL, "see npufs --help", "unknown argument %s", a);
+		else if (!cmd->store)
+			cmd->store = a;
+		else if (!cmd->mountpoint)
+			cmd->mountpoint = a;
+		else
+			err = fault_set(f, -EINVAL, "see npufs --help", "one argument too many: %s", a);
+	}
+	if (!err && !cmd->help && !cmd->version && !cmd->mountpoint)
+		err = fault_set(f, -EINVAL, "see npufs --help", "a STORE and a MOUNTPOINT are needed");
+	return err;
+}
+
+/* --- starting ------------------------------------------------------------------------------------------ */
+
+static int find_backend(const struct mount_options *o, const struct device_ops **ret, struct fault *f)
+{
+	const char *names[16] = { NULL };
+
+	*ret = device_backend(o->device);
+	if (*ret)
+		return 0;
+	for (size_t i = 0; i + 1 < ARRAY_SIZE(names) && device_backend_name(i); i++)
+		names[i] = device_backend_name(i);
+	const char *near = fault_nearest(o->device, names);
+
+	return fault_set(f, -EINVAL, "use device=sim", "there is no device \"%s\"%s%s", o->device,
+		near ? "; did you mean " : "", near ? near : "");
+}
+
+/* What can be wrong before the mount is there is said at once, to the terminal. */
+static int open_store(struct npufs *fs, const char *store, const struct device_ops **ret_ops,
+	struct fault *f)
+{
+	AUTO_FREE char *whole = realpath(store, NULL);
+	int err = find_backend(&fs->opts, ret_ops, f);
+
+	if (!err && !whole)
+		err = fault_set(f, -errno, "make one with npufs-admin store init", "no store: %s",
+			strerror(errno));
+	if (!err)
+		err = models_new(whole, *ret_ops, &fs->models, f);
+	if (!err && fs->opts.model[0])
+		err = models_set_default(fs->models, fs->opts.model, f);
+	return err;
+}
+
+static int mount_at(struct npufs *fs, const char *mountpoint, struct fault *f)
+{
+	bool everyone = geteuid() == 0 && !fs->opts.private;
+	char *argv[] = { "npufs", "-o", "fsname=npufs,subtype=npufs,nosuid,nodev,noexec,noatime",
+		everyone ? "-oallow_other" : NULL, NULL };
+	struct fuse_args args = FUSE_ARGS_INIT(everyone ? 4 : 3, argv);
+
+	fs->session = fuse_session_new(&args, &fs_ops, sizeof fs_ops, fs);
+	fuse_opt_free_args(&args);
+	if (fs->session && fuse_session_mount(fs->session, mountpoint) == 0)
+		return 0;
+	if (fs->session)
+		fuse_session_destroy(fs->session);
+	fs->session = NULL;
+	return fault_set(f, -EIO, "see the message above; is fuse3 installed and /dev/fuse there?",
+		"mounting failed");
+}
+
+/* The parent leaves when the child serves; a session of its own keeps it alive when the terminal goes. */
+static int become_daemon(void)
+{
+	int ready[2];
+	char byte;
+	pid_t pid;
+
+	if (pipe(ready) < 0)
+		return -errno;
+	pid = fork();
+	if (pid < 0)
+		return -errno;
+	if (pid > 0) {
+		close(ready[1]);
+		_exit(read(ready[0], &byte, 1) == 1 ? 0 : 1);
+	}
+	setsid();
+	if (chdir("/") < 0 || !freopen("/dev/null", "r", stdin) || !freopen("/dev/null", "w", stdout))
+		return -EIO;
+	if (write(ready[1], "", 1) != 1)
+		return -EIO;
+	close(ready[0]);
+	close(ready[1]);
+	return 0;
+}
+
+static int start_engine(struct npufs *fs, const struct device_ops *ops)
+{
+	const struct mount_options *o = &fs->opts;
+	const struct engine_config config = {
+		.ops = ops,
+		.device = {
+			.threads = o->threads,
+			.step_delay_us = (unsigned)o->sim_delay_us,
+			.kv_sequences = o->kv_sequences,
+		},
+		.max_active = o->max_active,
+		.queue_limit = o->queue,
+		.user_limit = o->user_queue,
+		.output_bytes = o->output_size,
+	};
+	const struct jobdir_limits limits = {
+		.files = o->max_files,
+		.bytes = o->max_bytes,
+		.request_bytes = o->request_size,
+		.depth = o->max_depth,
+		.umask = o->jobs_umask,
+	};
+	int err = engine_new(&config, fs->models, &fs->health, &fs->engine);
+
+	return err ? err : jobdir_new(&limits, fs->engine, fs->models, JOBS_ROOT_ID, &fs->jobs);
+}
+
+/* --- serving and stopping ------------------------------------------------------------------------------ */
+
+static atomic_bool stopped; /* the engine was stopped by the signal thread */
+static atomic_bool left;    /* the loop has ended */
+
+static void wake(int signal)
+{
+	(void)signal;
+}
+
+static void stop_engine(struct npufs *fs)
+{
+	if (!atomic_exchange(&stopped, true))
+		engine_stop(fs->engine, (int64_t)(fs->opts.drain_us / 1000));
+}
+
+struct watch {
+	struct npufs *fs;
+	sigset_t signals;
+	pthread_t loop;
+};
+
+/* The loop sleeps in read(2); a signal without SA_RESTART wakes it, again and again until it has seen the flag. */
+static void end_loop(const struct watch *w)
+{
+	fuse_session_exit(w->fs->session);
+	while (!atomic_load(&left)) {
+		pthread_kill(w->loop, SIGUSR1);
+		usleep(1000);
+	}
+}
+
+static void *watch_signals(void *arg)
+{
+	struct watch *w = arg;
+	int signal = 0;
+
+	while (sigwait(&w->signals, &signal) == 0 && signal == SIGHUP)
+		log_info("SIGHUP: there is nothing to read anew");
+	if (!atomic_load(&left)) {
+		stop_engine(w->fs);
+		end_loop(w);
+	}
+	return NULL;
+}
+
+static void serve(struct npufs *fs)
+{
+	struct fuse_buf buf = { .mem = NULL };
+	int n;
+
+	while (!fuse_session_exited(fs->session)) {
+		n = fuse_session_receive_buf(fs->session, &buf);
+		if (n == -EINTR)
+			continue;
+		if (n <= 0)
+			break;
+		fuse_session_process_buf(fs->session, &buf);
+	}
+	free(buf.mem);
+}
+
+static int serve_until_told(struct npufs *fs)
+{
+	struct watch w = { .fs = fs, .loop = pthread_self() };
+	struct sigaction quiet = { .sa_handler = wake };
+	pthread_t watcher;
+
+	sigaction(SIGUSR1, &quiet, NULL);
+	sigemptyset(&w.signals);
+	sigaddset(&w.signals, SIGTERM);
+	sigaddset(&w.signals, SIGINT);
+	sigaddset(&w.signals, SIGHUP);
+	if (pthread_create(&watcher, NULL, watch_signals, &w))
+		return -ENOMEM;
+	serve(fs);
+	atomic_store(&left, true);
+	pthread_kill(watcher, SIGTERM);
+	pthread_join(watcher, NULL);
+	stop_engine(fs);
+	return 0;
+}
+
+/* Before any thread: every thread inherits that signals go to the watcher. */
+static void block_signals(void)
+{
+	sigset_t all;
+
+	sigemptyset(&all);
+	sigaddset(&all, SIGTERM);
+	sigaddset(&all, SIGINT);
+	sigaddset(&all, SIGHUP);
+	pthread_sigmask(SIG_BLOCK, &all, NULL);
+	signal(SIGPIPE, SIG_IGN);
+}
+
+static void tear_down(struct npufs *fs)
+{
+	park_abort_all();
+	if (fs->session) {
+		fuse_session_unmount(fs->session);
+		fuse_session_destroy(fs->session);
+	}
+	jobdir_free(fs->jobs);
+	engine_free(fs->engine);
+	models_free(fs->models);
+	health_done(&fs->health);
+}
+
+static int run_mounted(struct npufs *fs, const struct device_ops *ops)
+{
+	int err = fs->opts.foreground ? 0 : become_daemon();
+
+	log_open(fs->opts.log == OPTION_LOG_SYSLOG ||
+			 (fs->opts.log == OPTION_LOG_AUTO && !fs->opts.foreground),
+		fs->opts.debug ? LEVEL_DEBUG : LEVEL_INFO);
+	metrics_start(NPUFS_VERSION);
+	health_init(&fs->health, ops);
+	if (!err)
+		err = start_engine(fs, ops);
+	if (!err)
+		err = serve_until_told(fs);
+	if (err)
+		log_error("cannot serve: %s", strerror(-err));
+	return err;
+}
+
+int main(int argc, char **argv)
+{
+	static struct npufs fs;
+	struct command cmd = { 0 };
+	struct fault f = FAULT_NONE;
+	const struct device_ops *ops;
+	AUTO_FREE char *mountpoint = NULL;
+	int err;
+
+	options_defaults(&fs.opts);
+	if (parse_command(argc, argv, &cmd, &fs.opts, &f)) {
+		complain(&f);
+		return EXIT_USAGE;
+	}
+	if (cmd.help)
+		usage(stdout);
+	if (cmd.version)
+		printf("npufs %s\n", NPUFS_VERSION);
+	if (cmd.help || cmd.version)
+		return 0;
+	prctl(PR_SET_DUMPABLE, 0);
+	umask(077);
+	fs.uid = (uint32_t)geteuid();
+	fs.gid = (uint32_t)getegid();
+	fs.started = clock_wall();
+	block_signals();
+	if (open_store(&fs, cmd.store, &ops, &f) ||
+		mountpoint_prepare(cmd.mountpoint, &mountpoint, &f) || mount_at(&fs, mountpoint, &f)) {
+		models_free(fs.models);
+		return complain(&f);
+	}
+	err = run_mounted(&fs, ops);
+	tear_down(&fs);
+	log_close();
+	return err ? 1 : 0;
+}
