@@ -42,6 +42,7 @@ FUZZ_SRC  := $(wildcard tests/fuzz/fuzz_*.c)
 obj = $(patsubst %.c,$(BUILD)/%.o,$(1))
 LIB_OBJ   := $(call obj,$(CORE_SRC) $(OPT_SRC))
 ADMIN_LIB := $(filter-out %/admin_main.o,$(call obj,$(ADMIN_SRC)))
+FAKES     := $(call obj,$(wildcard tests/fake_*.c))
 UNITS     := $(patsubst tests/%.c,$(BUILD)/tests/%,$(UNIT_SRC))
 TOOLS     := $(patsubst tests/%.c,$(BUILD)/tests/%,$(TOOL_SRC))
 
@@ -78,12 +79,91 @@ $(BUILD)/npufs-admin: $(call obj,$(ADMIN_SRC)) $(LIB_OBJ)
 	$(if $(Q),@echo "  LINK  $@")
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LDLIBS_CORE)
 
-$(BUILD)/tests/unit_%: $(BUILD)/tests/unit_%.o $(ADMIN_LIB) $(LIB_OBJ)
+$(BUILD)/tests/unit_%: $(BUILD)/tests/unit_%.o $(FAKES) $(ADMIN_LIB) $(LIB_OBJ)
 	$(if $(Q),@echo "  LINK  $@")
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ -lcmocka $(LDLIBS_CORE)
 
 $(BUILD)/tests/tool_%: $(BUILD)/tests/tool_%.o $(LIB_OBJ)
 	$(if $(Q),@echo "  LINK  $@")
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LDLIBS_CORE)
+
+
+# --- what there is to run --------------------------------------------------------------------------
+
+deps: ## install the Debian packages that are missing
+	@sh examples/deps.sh $(PACKAGES)
+
+demo: deps ## install what is missing, build, mount, run the main job, show it, unmount
+	@$(MAKE) --no-print-directory programs
+	@BUILD=$(BUILD) sh examples/demo.sh
+
+store: programs ## a store with the example models and a fresh signing key, in STORE=
+	@BUILD=$(BUILD) sh examples/make-store.sh $(STORE)
+
+test: deps ## unit, mount, document and layer tests
+	@$(MAKE) --no-print-directory check-layers unit mount-test docs-test fuzz-short
+
+# A test program that fails stops the rest from being called passed, not from being run.
+unit: programs $(UNITS) ## the unit tests; T=pattern chooses
+	@failed=0; for t in $(filter %$(T)%,$(UNITS)); do \
+		echo "== $$(basename $$t)"; timeout 300 $$t || failed=1; done; exit $$failed
+
+mount-test: programs $(TOOLS) ## tests on real mounts (root); T=pattern chooses
+	@BUILD=$(BUILD) python3 tests/mount/run.py $(if $(T),-k $(T))
+
+docs-test: programs ## the README's commands and tables against the program
+	@BUILD=$(BUILD) python3 tests/docs/run.py
+
+check-layers: ## who may include whom
+	@sh tests/layers.sh
+
+# --- fuzzing: libFuzzer, so clang ------------------------------------------------------------------
+
+FUZZ_CC     ?= clang
+FUZZ_BUILD  := build/fuzz
+FUZZ_FLAGS  := -std=gnu11 -O1 -g -I. -D_GNU_SOURCE -fsanitize=fuzzer,address,undefined \
+	-fno-sanitize-recover=undefined
+FUZZ_SECONDS ?= 60
+FUZZERS     := $(patsubst tests/fuzz/%.c,$(FUZZ_BUILD)/%,$(FUZZ_SRC))
+
+$(FUZZ_BUILD)/%: tests/fuzz/%.c $(CORE_SRC) $(wildcard core/*.h core/*.def)
+	@mkdir -p $(@D)
+	@echo "  FUZZ  $@"
+	$(Q)$(FUZZ_CC) $(FUZZ_FLAGS) -o $@ $< $(CORE_SRC) $(LDLIBS_CORE)
+
+fuzz: $(FUZZERS) ## run every fuzz target for FUZZ_SECONDS=
+	@for t in $(FUZZERS); do n=$${t##*/fuzz_}; mkdir -p $(FUZZ_BUILD)/corpus_$$n; echo "== fuzz_$$n"; \
+		$$t -max_total_time=$(FUZZ_SECONDS) -print_final_stats=0 -verbosity=0 \
+			-artifact_prefix=$(FUZZ_BUILD)/ $(FUZZ_BUILD)/corpus_$$n \
+			$$(ls -d tests/fuzz/seeds_$$n tests/fuzz/crashes_$$n 2>/dev/null) || exit 1; done
+
+fuzz-short: ## the same, a few seconds each; kept crashes first
+	@if command -v $(FUZZ_CC) >/dev/null; then \
+		$(MAKE) --no-print-directory fuzz FUZZ_SECONDS=5; \
+	else echo "fuzz: skipped, no $(FUZZ_CC) here"; fi
+
+# --- measuring and checking ------------------------------------------------------------------------
+
+bench: programs $(TOOLS) ## ratios to the kernel's floor, tokens a second, memory, latency
+	@BUILD=$(BUILD) python3 tests/bench/run.py
+
+coverage: ## line coverage of the unit tests (lcov)
+	@$(MAKE) --no-print-directory BUILD=build/coverage OPT="-O0 --coverage" LDFLAGS=--coverage unit
+	@lcov -q -c -d build/coverage -o build/coverage.info && lcov --summary build/coverage.info
+
+lint: ## cppcheck, clang's warnings, and the format of what is new
+	@cppcheck -q --enable=warning,performance,portability --inline-suppr --error-exitcode=1 \
+		--suppress=missingIncludeSystem --std=c11 -I. -D_GNU_SOURCE core fs mountopts
+	@$(MAKE) --no-print-directory CC=clang WERROR=1 programs
+	@$(MAKE) --no-print-directory BUILD=build/werror WERROR=1 programs
+
+install: programs ## to DESTDIR and PREFIX
+	install -D -m 755 $(BUILD)/npufs $(DESTDIR)$(PREFIX)/sbin/npufs
+	install -D -m 755 $(BUILD)/npufs-admin $(DESTDIR)$(PREFIX)/sbin/npufs-admin
+	install -D -m 644 examples/host/npufs.service $(DESTDIR)$(PREFIX)/lib/systemd/system/npufs.service
+	install -D -m 644 README.md $(DESTDIR)$(PREFIX)/share/doc/npufs/README.md
+
+clean: ## remove build/
+	rm -rf build
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

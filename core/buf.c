@@ -1,5 +1,5 @@
-/* Capacity doubles, so appending n bytes costs O(n) over all. One byte beyond `len` is always ours, for
- * the NUL. A failed buffer keeps what it had: its text stays readable, though incomplete. */
+/* Capacity doubles, so appending n bytes costs O(n) over all. One byte beyond `len` is always ours,
+ * for the NUL. A failed buffer keeps what it had: its text stays readable, though incomplete. */
 #include "core/buf.h"
 
 #include <errno.h>
@@ -73,7 +73,8 @@ void buf_puts(struct buf *b, const char *text)
 	buf_put(b, text, strlen(text));
 }
 
-/* The first print goes straight into the spare room and, when that is too small, only tells the size. */
+/* The first print goes straight into the spare room and, when that is too small, only tells the
+ * size. */
 void buf_vprintf(struct buf *b, const char *fmt, va_list ap)
 {
 	size_t spare = b->cap > b->len ? b->cap - b->len : 0;

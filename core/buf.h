@@ -26,7 +26,8 @@ void buf_puts(struct buf *b, const char *text);
 void buf_printf(struct buf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void buf_vprintf(struct buf *b, const char *fmt, va_list ap) __attribute__((format(printf, 2, 0)));
 
-/* Make room for n more bytes and return where they go; the caller then adds to len. NULL: no memory. */
+/* Make room for n more bytes and return where they go; the caller then adds to len. NULL: no
+ * memory. */
 char *buf_room(struct buf *b, size_t n);
 
 /* 0, or -ENOMEM when an append failed since the last reset. */

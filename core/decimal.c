@@ -1,5 +1,5 @@
-/* Reading holds zeros back until another digit follows them, so that 1.500e2, 100e-2 and 1 with thirty
- * zeros and e-30 are seen as the integers they are, without overflow on the way. */
+/* Reading holds zeros back until another digit follows them, so that 1.500e2, 100e-2 and 1 with
+ * thirty zeros and e-30 are seen as the integers they are, without overflow on the way. */
 #include "core/decimal.h"
 
 #include <errno.h>

@@ -1,14 +1,14 @@
-/* The echo. From the last position of a prompt on, each position answers the prompt's next token and at last the
- * end token, whatever token is fed:
+/* The echo. From the last position of a prompt on, each position answers the prompt's next token
+ * and at last the end token, whatever token is fed:
  *
  *   position  start ... start + n - 1   last        last + 1   ...   last + n
  *   fed       the n tokens              end token   (first)          (n-th)
  *   answered  (of no interest)          first       second     ...   end token
  *
- * It is not told where a prompt ends, so it goes by what it sees: the end token ends a prompt. A prompt of bare
- * tokens has none; then it has ended when what is fed, alone, is the answer just given. A new one begins with
- * several tokens at once, with a token after the whole answer, or with a position that was there before (the sequence was cut or is
- * another). */
+ * It is not told where a prompt ends, so it goes by what it sees: the end token ends a prompt. A
+ * prompt of bare tokens has none; then it has ended when what is fed, alone, is the answer just
+ * given. A new one begins with several tokens at once, with a token after the whole answer, or with
+ * a position that was there before (the sequence was cut or is another). */
 #include "core/device_null.h"
 
 #include <stdlib.h>
@@ -53,8 +53,8 @@ static void take_prompt(struct echo *e, const int32_t *tokens, uint32_t n, uint3
 	e->n = (uint32_t)(e->last + e->open - e->start);
 }
 
-static enum npu_error forward(void *impl, void *state, const int32_t *tokens, uint32_t n, uint32_t past,
-	float *logits)
+static enum npu_error forward(
+	void *impl, void *state, const int32_t *tokens, uint32_t n, uint32_t past, float *logits)
 {
 	struct echo *e = state;
 

@@ -1,4 +1,5 @@
-/* A backend for measuring everything but the device: it answers a prompt with the prompt, at once. */
+/* A backend for measuring everything but the device: it answers a prompt with the prompt, at once.
+ */
 #ifndef NPUFS_CORE_DEVICE_NULL_H
 #define NPUFS_CORE_DEVICE_NULL_H
 

@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "core/device_soft.h"
-#include "core/mem.h"
 #include "core/sim/graph.h"
 #include "core/sim/llama.h"
 #include "core/sim/program.h"
@@ -22,10 +21,10 @@ struct sim {
 	struct sim_graph **graphs; /* as many as the program has */
 };
 
-/* --- llama ----------------------------------------------------------------------------------------- */
+/* --- llama ----------------------------------------------------------------------------------- */
 
-static enum npu_error forward(void *impl, void *state, const int32_t *tokens, uint32_t n, uint32_t past,
-	float *logits)
+static enum npu_error forward(
+	void *impl, void *state, const int32_t *tokens, uint32_t n, uint32_t past, float *logits)
 {
 	struct sim *sim = impl;
 
@@ -44,7 +43,8 @@ static void state_free(void *state)
 	llama_kv_free(state);
 }
 
-static enum npu_error load_llama(struct calbin *c, struct sim *sim, const struct safetensors *weights)
+static enum npu_error load_llama(
+	struct calbin *c, struct sim *sim, const struct safetensors *weights)
 {
 	const struct llama_config *config = &sim->program->llama;
 	const struct soft_llm llm = {
@@ -61,7 +61,7 @@ static enum npu_error load_llama(struct calbin *c, struct sim *sim, const struct
 	return code == NPU_SUCCESS ? soft_add_llm(c, &llm) : code;
 }
 
-/* --- graphs ---------------------------------------------------------------------------------------- */
+/* --- graphs ---------------------------------------------------------------------------------- */
 
 static enum npu_error run_graph(const struct soft_run *r)
 {
@@ -84,7 +84,8 @@ static enum npu_error load_graph(struct calbin *c, const struct sim_graph_desc *
 	return code == NPU_SUCCESS ? soft_add_program(c, &program) : code;
 }
 
-static enum npu_error load_graphs(struct calbin *c, struct sim *sim, const struct safetensors *weights)
+static enum npu_error load_graphs(
+	struct calbin *c, struct sim *sim, const struct safetensors *weights)
 {
 	enum npu_error code = NPU_SUCCESS;
 
@@ -96,7 +97,7 @@ static enum npu_error load_graphs(struct calbin *c, struct sim *sim, const struc
 	return code;
 }
 
-/* --- calbin ---------------------------------------------------------------------------------------- */
+/* --- calbin ---------------------------------------------------------------------------------- */
 
 static enum npu_error open_weights(const char *path, struct safetensors **ret)
 {
@@ -143,7 +144,7 @@ static void unload(void *impl)
 	free(sim);
 }
 
-/* --- golden data ----------------------------------------------------------------------------------- */
+/* --- golden data ----------------------------------------------------------------------------- */
 
 static void read_whole(int fd, struct buf *ret)
 {

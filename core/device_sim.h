@@ -1,5 +1,5 @@
-/* The software NPU as a backend: computes LLaMA-architecture programs and small operator graphs from a calbin
- * folder (core/sim/program.h), on the thread that waits. */
+/* The software NPU as a backend: computes LLaMA-architecture programs and small operator graphs
+ * from a calbin folder (core/sim/program.h), on the thread that waits. */
 #ifndef NPUFS_CORE_DEVICE_SIM_H
 #define NPUFS_CORE_DEVICE_SIM_H
 

@@ -1,4 +1,5 @@
-/* The device and its calbin. One configured generation a device: configuring is refused while another is. */
+/* The device and its calbin. One configured generation a device: configuring is refused while
+ * another is. */
 #include "core/device_soft.h"
 
 #include <stdlib.h>
@@ -44,7 +45,7 @@ void soft_shutdown(struct vdevice *d)
 	free(d);
 }
 
-/* --- calbin ---------------------------------------------------------------------------------------- */
+/* --- calbin ---------------------------------------------------------------------------------- */
 
 enum npu_error soft_create_calbin(struct vdevice *d, const char *path, struct calbin **ret)
 {

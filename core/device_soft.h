@@ -1,6 +1,7 @@
-/* What the devices that are software have in common: buffers, slices, CSRs, the states of an inference, and
- * for LLMs the KV bookkeeping with the programs prefill, decode and kv_update. A backend supplies a struct
- * soft_backend and uses SOFT_DEVICE_OPS in its table; in `load` it adds its programs. */
+/* What the devices that are software have in common: buffers, slices, CSRs, the states of an
+ * inference, and for LLMs the KV bookkeeping with the programs prefill, decode and kv_update. A
+ * backend supplies a struct soft_backend and uses SOFT_DEVICE_OPS in its table; in `load` it adds
+ * its programs. */
 #ifndef NPUFS_CORE_DEVICE_SOFT_H
 #define NPUFS_CORE_DEVICE_SOFT_H
 
@@ -8,14 +9,14 @@
 
 enum soft_csr { SOFT_CUR_LEN, SOFT_PAST_LEN, SOFT_CSRS };
 
-/* One KV sequence. Positions below `written` are in the cache; `staged` more have been computed and wait for
- * kv_update; `len` is the logical length. written + staged <= len. */
+/* One KV sequence. Positions below `written` are in the cache; `staged` more have been computed and
+ * wait for kv_update; `len` is the logical length. written + staged <= len. */
 struct soft_seq {
 	bool used;
 	int32_t id;
 	uint64_t birth; /* tells a sequence from a later one in its place */
 	uint32_t len, written, staged;
-	void *state; /* the backend's memory for it; kept when the sequence is freed, for the next */
+	void *state; /* the backend's memory for it; kept for the next when this one is freed */
 };
 
 /* One submitted inference, as a program runs it. */
@@ -48,8 +49,9 @@ struct soft_llm {
 
 struct soft_backend {
 	struct device_info info;
-	/* Load from a folder (NULL for a backend with an artifact of its own), with soft_add_program() or
-	 * soft_add_llm(); set impl. After a failure `unload` is called too, with whatever impl was set. */
+	/* Load from a folder (NULL for a backend with an artifact of its own), with
+	 * soft_add_program() or soft_add_llm(); set impl. After a failure `unload` is called too,
+	 * with whatever impl was set. */
 	enum npu_error (*load)(struct calbin *c, const char *path);
 	void (*unload)(void *impl);
 };
@@ -88,8 +90,8 @@ enum npu_error soft_create_input_buf(struct model *m, struct inbuf **ret);
 enum npu_error soft_create_output_buf(struct model *m, struct outbuf **ret);
 void soft_destroy_input_buf(struct inbuf *b);
 void soft_destroy_output_buf(struct outbuf *b);
-enum npu_error soft_slice_input(struct inbuf *b, const char *tensor, const void *host, uint64_t offset,
-	uint64_t size);
+enum npu_error soft_slice_input(
+	struct inbuf *b, const char *tensor, const void *host, uint64_t offset, uint64_t size);
 enum npu_error soft_slice_output(struct outbuf *b, const char *tensor, void *host, uint64_t offset,
 	uint64_t size);
 void soft_reset_input(struct inbuf *b);
@@ -119,10 +121,11 @@ void soft_kv_clear(struct kvman *k);
 	.get_model_by_name = soft_get_model_by_name, .get_llm_info = soft_get_llm_info, \
 	.version = soft_version, .model_info = soft_model_info, .configure = soft_configure, \
 	.create_input_buf = soft_create_input_buf, .create_output_buf = soft_create_output_buf, \
-	.destroy_input_buf = soft_destroy_input_buf, .destroy_output_buf = soft_destroy_output_buf, \
+	.destroy_input_buf = soft_destroy_input_buf, \
+	.destroy_output_buf = soft_destroy_output_buf, \
 	.slice_input = soft_slice_input, .slice_output = soft_slice_output, \
-	.reset_input = soft_reset_input, .reset_output = soft_reset_output, .set_csr = soft_set_csr, \
-	.get_csr = soft_get_csr, .infer = soft_infer, .wait = soft_wait, \
+	.reset_input = soft_reset_input, .reset_output = soft_reset_output, \
+	.set_csr = soft_set_csr, .get_csr = soft_get_csr, .infer = soft_infer, .wait = soft_wait, \
 	.run_status = soft_run_status, .create_kv = soft_create_kv, .destroy_kv = soft_destroy_kv, \
 	.kv_can_allocate = soft_kv_can_allocate, .kv_allocate = soft_kv_allocate, \
 	.kv_free = soft_kv_free, .kv_remove_tokens_at_end = soft_kv_remove_tokens_at_end, \

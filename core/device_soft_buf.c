@@ -7,8 +7,8 @@
  *   QUEUED    PENDING                      infer: inputs and CSRs are copied, nothing is computed
  *   FINISHED  DONE, DEFAULT after an error Wait of it, or of one submitted later
  *
- * Wait computes on the calling thread, oldest first up to its own, so that the order of effects is the order of
- * submits whatever the order of waits. RUNNING is never seen. */
+ * Wait computes on the calling thread, oldest first up to its own, so that the order of effects is
+ * the order of submits whatever the order of waits. RUNNING is never seen. */
 #include "core/device_soft.h"
 
 #include <errno.h>
@@ -17,7 +17,6 @@
 #include <time.h>
 
 #include "core/device_soft_internal.h"
-#include "core/mem.h"
 
 #define ALIGNMENT 64
 
@@ -40,7 +39,7 @@ struct outbuf {
 	struct soft_slice slices[];
 };
 
-/* --- making ---------------------------------------------------------------------------------------- */
+/* --- making ---------------------------------------------------------------------------------- */
 
 enum npu_error soft_create_input_buf(struct model *m, struct inbuf **ret)
 {
@@ -124,7 +123,7 @@ void soft_destroy_output_buf(struct outbuf *b)
 	free(b);
 }
 
-/* --- slices ---------------------------------------------------------------------------------------- */
+/* --- slices ---------------------------------------------------------------------------------- */
 
 static enum npu_error find_slice(const struct tensor_spec *specs, size_t n, const char *tensor,
 	uint64_t offset, uint64_t size, size_t *ret)
@@ -144,8 +143,8 @@ static enum npu_error find_slice(const struct tensor_spec *specs, size_t n, cons
 	return NPU_INVALID_VALUE;
 }
 
-enum npu_error soft_slice_input(struct inbuf *b, const char *tensor, const void *host, uint64_t offset,
-	uint64_t size)
+enum npu_error soft_slice_input(
+	struct inbuf *b, const char *tensor, const void *host, uint64_t offset, uint64_t size)
 {
 	const struct model_info *info = &b->model->program.info;
 	enum npu_error code;
@@ -188,7 +187,7 @@ void soft_reset_output(struct outbuf *b)
 		memset(b->slices, 0, b->model->program.info.n_outputs * sizeof(b->slices[0]));
 }
 
-/* --- CSRs ------------------------------------------------------------------------------------------ */
+/* --- CSRs ------------------------------------------------------------------------------------ */
 
 /* The program's register of that name, or -1. */
 static int find_csr(const struct model *m, const char *name)
@@ -218,7 +217,7 @@ uint32_t soft_get_csr(struct model *m, const char *name)
 	return i < 0 ? 0 : m->csrs[i];
 }
 
-/* --- submit ---------------------------------------------------------------------------------------- */
+/* --- submit ---------------------------------------------------------------------------------- */
 
 /* Copy the inputs, whose slices must hold all that the program will read. */
 static enum npu_error copy_inputs(const struct inbuf *in, struct outbuf *out)
@@ -277,7 +276,7 @@ enum npu_error soft_infer(struct vdevice *d, struct model *m, struct inbuf *in, 
 	return code;
 }
 
-/* --- wait ------------------------------------------------------------------------------------------ */
+/* --- wait ------------------------------------------------------------------------------------ */
 
 static void delay(unsigned microseconds)
 {

@@ -1,5 +1,5 @@
-/* The handles of software devices: shared by device_soft.c (device, calbin), device_soft_buf.c (buffers,
- * inference) and device_soft_llm.c (KV). */
+/* The handles of software devices: shared by device_soft.c (device, calbin), device_soft_buf.c
+ * (buffers, inference) and device_soft_llm.c (KV). */
 #ifndef NPUFS_CORE_DEVICE_SOFT_INTERNAL_H
 #define NPUFS_CORE_DEVICE_SOFT_INTERNAL_H
 

@@ -1,14 +1,15 @@
 /* KV sequences and the three programs of an LLM.
  *
- * A position of a sequence goes from applied (counted in `len`) through staged (computed by prefill or decode) to written
- * (by kv_update). Staged keys and values already lie at their place in the backend's memory, so kv_update only moves
- * a mark; until then nothing but the inference that staged them may see them:
+ * A position of a sequence goes from applied (counted in `len`) through staged (computed by prefill
+ * or decode) to written (by kv_update). Staged keys and values already lie at their place in the
+ * backend's memory, so kv_update only moves a mark; until then nothing but the inference that
+ * staged them may see them:
  *
  *   call               needs                                     then
  *   kv_apply(n)        len + n <= max_seq_len                    len += n, staged = 0
  *   prefill, decode    total == len, written == total - cur      staged = cur
  *   kv_update          total == len, staged == cur               written = len, staged = 0
- *   remove_at_end(n)   n <= len                                  len -= n, written <= len, staged = 0
+ *   remove_at_end(n)   n <= len                                  written, len cut; staged = 0
  *
  * total is past_kv_cur_seq_len[0], cur is cur_seq_len[0]. */
 #include "core/device_soft.h"
@@ -17,10 +18,11 @@
 #include <string.h>
 
 #include "core/device_soft_internal.h"
+#include "core/mem.h"
 
 #define SEQUENCES_MAX (1u << 20)
 
-/* --- sequences ------------------------------------------------------------------------------------- */
+/* --- sequences ------------------------------------------------------------------------------- */
 
 static struct soft_seq *find(struct kvman *k, int32_t id)
 {
@@ -149,7 +151,8 @@ bool soft_kv_apply(struct kvman *k, const struct kv_seq_info *seq)
 {
 	struct soft_seq *s = find(k, seq->seq_id);
 
-	if (!s || seq->n_tokens < 1 || (uint32_t)seq->n_tokens > k->calbin->llm.max_seq_len - s->len)
+	if (!s || seq->n_tokens < 1 ||
+		(uint32_t)seq->n_tokens > k->calbin->llm.max_seq_len - s->len)
 		return false;
 	s->len += (uint32_t)seq->n_tokens;
 	s->staged = 0;
@@ -164,7 +167,7 @@ int32_t soft_kv_seq_len(struct kvman *k, int32_t seq_id)
 	return s ? (int32_t)s->len : -1;
 }
 
-/* --- programs -------------------------------------------------------------------------------------- */
+/* --- programs -------------------------------------------------------------------------------- */
 
 static size_t token_bytes(uint32_t cur)
 {
@@ -221,16 +224,20 @@ static void describe(struct tensor_spec *t, const char *name, enum dtype dtype, 
 	strcpy(t->name, name);
 }
 
-/* The type of `decode` is wrong on purpose: real metadata is (contract.md 2), and nobody may rely on it. */
+#define PROGRAM(name, type, input, n_inputs, output, run, needs) \
+	{ { name, type, input, output, n_inputs, 1, { CSR_CUR_LEN, CSR_PAST_LEN }, SOFT_CSRS }, \
+		run, needs, NULL }
+
+/* The type of `decode` is wrong on purpose: real metadata is (contract.md 2), and nobody may rely
+ * on it. */
 enum npu_error soft_add_llm(struct calbin *c, const struct soft_llm *llm)
 {
 	const struct soft_program programs[] = {
-		{ { "prefill", "prefill", &c->prefill_tokens, &c->logits, 1, 1,
-			  { CSR_CUR_LEN, CSR_PAST_LEN }, SOFT_CSRS }, run_tokens, token_bytes, NULL },
-		{ { "decode", "prefill", &c->decode_tokens, &c->logits, 1, 1,
-			  { CSR_CUR_LEN, CSR_PAST_LEN }, SOFT_CSRS }, run_tokens, token_bytes, NULL },
-		{ { "kv_update", "kv_update", NULL, &c->kv_length, 0, 1,
-			  { CSR_CUR_LEN, CSR_PAST_LEN }, SOFT_CSRS }, run_kv_update, NULL, NULL },
+		PROGRAM("prefill", "prefill", &c->prefill_tokens, 1, &c->logits, run_tokens,
+			token_bytes),
+		PROGRAM("decode", "prefill", &c->decode_tokens, 1, &c->logits, run_tokens,
+			token_bytes),
+		PROGRAM("kv_update", "kv_update", NULL, 0, &c->kv_length, run_kv_update, NULL),
 	};
 	enum npu_error code = NPU_SUCCESS;
 
@@ -239,7 +246,7 @@ enum npu_error soft_add_llm(struct calbin *c, const struct soft_llm *llm)
 	describe(&c->decode_tokens, "tokens", DTYPE_INT32, 1);
 	describe(&c->logits, "logits", DTYPE_FLOAT32, llm->vocab_size);
 	describe(&c->kv_length, "kv_length", DTYPE_INT32, 1);
-	for (size_t i = 0; code == NPU_SUCCESS && i < sizeof(programs) / sizeof(programs[0]); i++)
+	for (size_t i = 0; code == NPU_SUCCESS && i < ARRAY_SIZE(programs); i++)
 		code = soft_add_program(c, &programs[i]);
 	return code;
 }

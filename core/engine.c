@@ -160,12 +160,12 @@ int engine_submit(struct engine *e, struct job *j, const struct job_order *order
 
 	lock_take(&e->lock);
 	err = enqueue_locked(e, j, order, f);
-	if (!err)
-		lock_cond_signal(&e->work);
 	lock_drop(&e->lock);
-	if (!err)
-		metrics_add(METRIC_JOBS_ACCEPTED, 1);
-	return err;
+	if (err)
+		return err;
+	lock_cond_signal(&e->work); /* without the lock: the thread that wakes needs it at once */
+	metrics_add(METRIC_JOBS_ACCEPTED, 1);
+	return 0;
 }
 
 void engine_cancel(struct engine *e, struct job *j)

@@ -1,5 +1,5 @@
-/* Texts are printed to a whole buffer first and then copied with the place's size in mind: so the clean-up
- * sees complete characters, and what is cut is cut between two of them. */
+/* Texts are printed to a whole buffer first and then copied with the place's size in mind: so the
+ * clean-up sees complete characters, and what is cut is cut between two of them. */
 #include "core/fault.h"
 
 #include <errno.h>
@@ -13,10 +13,10 @@
 #include "core/mem.h"
 #include "core/utf8.h"
 
-/* --- texts --------------------------------------------------------------------------------------- */
+/* --- texts ------------------------------------------------------------------------------------ */
 
-/* Bytes of the character at `p` that a terminal or a reader of lines could take for a command: C0, DEL, C1
- * (U+0080..9F) and the two line separators of Unicode. 0 for an ordinary character. */
+/* Bytes of the character at `p` that a terminal or a reader of lines could take for a command: C0,
+ * DEL, C1 (U+0080..9F) and the two line separators of Unicode. 0 for an ordinary character. */
 static size_t control_length(const char *p)
 {
 	const unsigned char *u = (const unsigned char *)p;
@@ -30,7 +30,7 @@ static size_t control_length(const char *p)
 	return 0;
 }
 
-/* The character at `p` of `len` bytes: how many bytes to take, and whether they are fit to print. */
+/* The character at `p` of `len` bytes: how many to take, and whether they are fit to print. */
 static size_t take_char(const char *p, size_t len, bool *ret_fit)
 {
 	size_t n = 1, control;
@@ -115,7 +115,7 @@ int fault_from_device(struct fault *f, enum npu_error code, const char *what)
 	return row->err;
 }
 
-/* --- names of errors ----------------------------------------------------------------------------- */
+/* --- names of errors -------------------------------------------------------------------------- */
 
 #define NAME(e) [e] = #e
 
@@ -132,8 +132,9 @@ static const char *const errno_names[] = {
 	NAME(EMSGSIZE), NAME(EPROTONOSUPPORT), NAME(EOPNOTSUPP), NAME(EADDRINUSE), NAME(ENETDOWN),
 	NAME(ECONNABORTED), NAME(ECONNRESET), NAME(ENOBUFS), NAME(ENOTCONN), NAME(ESHUTDOWN),
 	NAME(ETIMEDOUT), NAME(ECONNREFUSED), NAME(EHOSTDOWN), NAME(EALREADY), NAME(EINPROGRESS),
-	NAME(ESTALE), NAME(EUCLEAN), NAME(EREMOTEIO), NAME(EDQUOT), NAME(ENOMEDIUM), NAME(ECANCELED),
-	NAME(ENOKEY), NAME(EKEYEXPIRED), NAME(EKEYREVOKED), NAME(EKEYREJECTED), NAME(EOWNERDEAD),
+	NAME(ESTALE), NAME(EUCLEAN), NAME(EREMOTEIO), NAME(EDQUOT), NAME(ENOMEDIUM),
+	NAME(ECANCELED), NAME(ENOKEY), NAME(EKEYEXPIRED), NAME(EKEYREVOKED), NAME(EKEYREJECTED),
+	NAME(EOWNERDEAD),
 	NAME(ENOTRECOVERABLE), NAME(EHWPOISON),
 };
 
@@ -144,7 +145,7 @@ const char *fault_errno_name(int err)
 	return n < ARRAY_SIZE(errno_names) && errno_names[n] ? errno_names[n] : "E?";
 }
 
-/* --- nearest name -------------------------------------------------------------------------------- */
+/* --- nearest name ----------------------------------------------------------------------------- */
 
 #define NAME_LIMIT 64
 #define FAR        (NAME_LIMIT + 1)
@@ -159,8 +160,8 @@ static unsigned least(unsigned a, unsigned b)
 	return a < b ? a : b;
 }
 
-/* Edits (insert, delete, replace, swap of neighbours) from a to b, letters of either case being equal.
- * Three rows of the table suffice: a swap looks two rows up. */
+/* Edits (insert, delete, replace, swap of neighbours) from a to b, letters of either case being
+ * equal. Three rows of the table suffice: a swap looks two rows up. */
 static unsigned distance(const char *a, size_t a_len, const char *b, size_t b_len)
 {
 	unsigned row[3][NAME_LIMIT + 1];

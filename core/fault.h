@@ -1,6 +1,6 @@
 /* What went wrong, told to a user: an errno, where, why and what to do. Every check that can refuse
- * something a user gave fills one; it is what .err, .status and health print. The texts are one line
- * of valid UTF-8 and never hold a path of the host, an address or a prompt. */
+ * something a user gave fills one; it is what .err, .status and health print. The texts are one
+ * line of valid UTF-8 and never hold a path of the host, an address or a prompt. */
 #ifndef NPUFS_CORE_FAULT_H
 #define NPUFS_CORE_FAULT_H
 
@@ -19,8 +19,8 @@ struct fault {
 
 /* Fill `f` (which may be NULL) and return `err`, so that a check is one line:
  *     return fault_set(f, -EINVAL, "give a number", "top_p is %g", p);
- * All texts are sanitised: control characters and bytes that are not UTF-8 become '?'; a text too long
- * for its place is cut between two characters. */
+ * All texts are sanitised: control characters and bytes that are not UTF-8 become '?'; a text too
+ * long for its place is cut between two characters. */
 int fault_set(struct fault *f, int err, const char *action, const char *reason_fmt, ...)
 	__attribute__((format(printf, 4, 5)));
 

@@ -198,6 +198,7 @@ void jobdir_attr(struct jobdir *d, struct tree_node *n, enum job_row row, struct
 	job_look(n->job, &v);
 	ret->owner = jobdir_result_owner(n);
 	ret->size = row_size(d, n, row, &v);
+	ret->final = job_state_ended(v.state);
 	ret->atime = ret->mtime = ret->ctime = last_change(&v);
 }
 

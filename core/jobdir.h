@@ -37,6 +37,7 @@ struct jobdir_attr {
 	struct jobdir_ref ref;
 	struct owner owner;
 	uint64_t size;
+	bool final; /* a result of a run that has ended: it does not change any more */
 	uint32_t links;
 	int64_t atime, mtime, ctime; /* wall ns */
 };

@@ -263,7 +263,10 @@ static int write_locked(struct jobdir *d, struct jobdir_file *f, uint64_t offset
 	n->mtime = n->ctime = clock_wall();
 	n->dirty = true;
 	f->judged = false;
-	*ret_whole = n->verdict && verdict_write(n->verdict, offset, bytes, size);
+	if (n->verdict && offset == now)
+		*ret_whole = verdict_write(n->verdict, offset, bytes, size);
+	else if (n->verdict) /* old bytes are behind it: only the close tells what it becomes */
+		verdict_reset(n->verdict);
 	return 0;
 }
 

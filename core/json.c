@@ -1,10 +1,11 @@
-/* A document is a tree of cJSON; the scanner has passed the text before cJSON sees it, so cJSON can only fail
- * for want of memory. What cJSON does not keep is added by a second walk over text and tree in step:
- *   - valueint of every node: the offset of its value in the text (cJSON's own use of it is not needed);
- *   - valuestring of a number: its text, where the double does not tell the whole truth, that is where the
- *     double is an integer but beyond 2^53 or rounded from a fraction. cJSON_Delete frees it.
- * A number without such a text is exactly its double. Made numbers follow the same rule, and nodes that were
- * made have offset 0 or one of the marks below. Children are linked lists: nothing here indexes them. */
+/* A document is a tree of cJSON. The scanner has passed the text before cJSON sees it, so cJSON can
+ * only fail for want of memory. What cJSON does not keep is added by a second walk, over text and
+ * tree in step:
+ *   - valueint of every node: the offset of its value (cJSON's own use of it is not needed);
+ *   - valuestring of a number: its text, where the double is an integer but does not tell the whole
+ *     truth, being beyond 2^53 or rounded from a fraction. cJSON_Delete frees it.
+ * A number without such a text is exactly its double. Made numbers follow the same rule; made nodes
+ * have offset 0 or one of the marks below. Children are linked lists: nothing here indexes them. */
 #include "core/json.h"
 
 #include <assert.h>
@@ -36,7 +37,7 @@ static struct json_value *value(cJSON *n)
 	return (struct json_value *)n;
 }
 
-/* --- annotating ---------------------------------------------------------------------------------- */
+/* --- annotating ------------------------------------------------------------------------------- */
 
 struct key_place {
 	const char *key;
@@ -133,8 +134,8 @@ static int compare_keys(const void *a, const void *b)
 	return order ? order : (x->offset > y->offset) - (x->offset < y->offset);
 }
 
-/* The keys from `first` on are those of one object, which is closed now. Sorting puts equal ones side by
- * side; of all repetitions the first in the text is told. */
+/* The keys from `first` on are those of one object, which is closed now. Sorting puts equal ones
+ * side by side; of all repetitions the first in the text is told. */
 static int close_object(struct walk *w, size_t first)
 {
 	struct key_place *keys, *again = NULL;
@@ -146,13 +147,14 @@ static int close_object(struct walk *w, size_t first)
 	keys = w->keys + first;
 	qsort(keys, n, sizeof *keys, compare_keys);
 	for (size_t i = 1; i < n; i++)
-		if (strcmp(keys[i - 1].key, keys[i].key) == 0 && (!again || keys[i].offset < again->offset))
+		if (strcmp(keys[i - 1].key, keys[i].key) == 0 &&
+			(!again || keys[i].offset < again->offset))
 			again = &keys[i];
 	if (!again)
 		return 0;
 	return fault_at(w->f, -EINVAL, again->key, (long)again->offset, "give each key once",
-		"the key \"%.60s\" is given twice, at bytes %zu and %zu", again->key, again[-1].offset,
-		again->offset);
+		"the key \"%.60s\" is given twice, at bytes %zu and %zu", again->key,
+		again[-1].offset, again->offset);
 }
 
 static int annotate_children(struct walk *w, cJSON *n)
@@ -206,7 +208,7 @@ static int annotate(struct walk *w, cJSON *n)
 	}
 }
 
-/* --- parsing ------------------------------------------------------------------------------------- */
+/* --- parsing ---------------------------------------------------------------------------------- */
 
 static int no_memory(struct fault *f)
 {
@@ -218,10 +220,11 @@ static int refuse(const struct json_scanner *s, const char *text, size_t len, st
 	const char *encoding = s->offset < 4 ? utf8_other_encoding(text, len) : NULL;
 
 	if (encoding)
-		return fault_at(f, -EILSEQ, NULL, 0, "write UTF-8", "the text is %s; write UTF-8", encoding);
+		return fault_at(f, -EILSEQ, NULL, 0, "write UTF-8", "the text is %s; write UTF-8",
+			encoding);
 	if (s->verdict == JSON_INCOMPLETE)
-		return fault_at(f, -EINVAL, NULL, (long)len, "complete the JSON text", "not whole JSON: %s",
-			s->reason);
+		return fault_at(f, -EINVAL, NULL, (long)len, "complete the JSON text",
+			"not whole JSON: %s", s->reason);
 	return fault_at(f, s->err, NULL, (long)s->offset,
 		s->err == -EILSEQ ? "write UTF-8" : "write JSON as RFC 8259 has it", "not JSON: %s",
 		s->reason);
@@ -256,7 +259,7 @@ void json_free(struct json_value *root)
 	cJSON_Delete((cJSON *)root);
 }
 
-/* --- looking ------------------------------------------------------------------------------------- */
+/* --- looking ---------------------------------------------------------------------------------- */
 
 enum json_type json_type(const struct json_value *v)
 {
@@ -389,7 +392,7 @@ const char *json_number_text(const struct json_value *v, char ret[JSON_MAX_NUMBE
 	return ret;
 }
 
-/* --- making -------------------------------------------------------------------------------------- */
+/* --- making ----------------------------------------------------------------------------------- */
 
 /* cJSON fills in valueint on its own. */
 static cJSON *marked(cJSON *n, int mark)
@@ -407,7 +410,8 @@ static cJSON *attach(struct json_value *to, const char *key, cJSON *item)
 
 	assert(!parent || !key == !cJSON_IsObject(parent));
 	if (parent && item)
-		added = key ? cJSON_AddItemToObject(parent, key, item) : cJSON_AddItemToArray(parent, item);
+		added = key ? cJSON_AddItemToObject(parent, key, item)
+			    : cJSON_AddItemToArray(parent, item);
 	if (added)
 		return item;
 	cJSON_Delete(item);

@@ -1,7 +1,8 @@
-/* Strict JSON over cJSON (the only file that includes it): UTF-8 without NUL, depth at most
- * JSON_MAX_DEPTH, no duplicate keys, no trailing bytes, numbers by the grammar of RFC 8259 and finite,
- * integers of 64 bits exact. A byte order mark at the start and CRLF are accepted; \u0000 and half a
- * surrogate pair are not. Numbers are read and printed by strtod and printf: the C locale is assumed. */
+/* Strict JSON over cJSON (json.c is the only file that includes it): UTF-8 without NUL, depth at
+ * most JSON_MAX_DEPTH, no duplicate keys, no trailing bytes, numbers by the grammar of RFC 8259 and
+ * finite, integers of 64 bits exact. A byte order mark at the start and CRLF are accepted; \u0000 and
+ * half a surrogate pair are not. Numbers are read and printed by strtod and printf: the C locale is
+ * assumed. */
 #ifndef NPUFS_CORE_JSON_H
 #define NPUFS_CORE_JSON_H
 
@@ -23,14 +24,14 @@ struct json_value; /* borrowed from its document */
 
 enum json_verdict { JSON_INCOMPLETE, JSON_COMPLETE, JSON_HOPELESS };
 
-/* A validator that can be fed in pieces of any size; fixed size, no allocation. Keys are not compared
- * here and numbers not converted (json_parse does that). COMPLETE: a whole value and at most white space
- * after it. Once HOPELESS it stays so. */
+/* A validator that can be fed in pieces of any size; fixed size, no allocation. Keys are not
+ * compared here and numbers not converted (json_parse does that). COMPLETE: a whole value and at
+ * most white space after it. Once HOPELESS it stays so. */
 struct json_scanner {
 	uint64_t offset; /* bytes taken so far; at the fault when hopeless */
 	enum json_verdict verdict;
 	int err;            /* when hopeless: -EILSEQ for bytes that are not UTF-8, else -EINVAL */
-	const char *reason; /* static text: what is wrong when hopeless, what is open when incomplete */
+	const char *reason; /* static text: what is wrong when hopeless, open when incomplete */
 	/* private */
 	unsigned char state, depth;
 	bool in_key;
@@ -50,7 +51,7 @@ void json_free(struct json_value *root); /* NULL is fine */
 
 enum json_type json_type(const struct json_value *v);
 const char *json_type_name(enum json_type type); /* "a string", "an object", ... */
-size_t json_offset(const struct json_value *v);  /* of its first byte in the text it was parsed from */
+size_t json_offset(const struct json_value *v);   /* of its first byte in the parsed text */
 const char *json_key(const struct json_value *v); /* NULL outside objects */
 
 const struct json_value *json_member(const struct json_value *object, const char *key); /* or NULL */

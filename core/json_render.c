@@ -1,5 +1,6 @@
-/* The renderer of cJSON is not used: it prints doubles within a tolerance, and knows nothing of numbers that
- * are kept as text. Pretty: two blanks a level, and an array that holds no container in one line. */
+/* The renderer of cJSON is not used: it prints doubles within a tolerance, and knows nothing of
+ * numbers that are kept as text. Pretty: two blanks a level, and an array that holds no container
+ * in one line. */
 #include "core/json.h"
 
 #include <errno.h>
@@ -64,7 +65,8 @@ static void new_line(unsigned level, struct buf *out)
 		buf_put(out, "  ", 2);
 }
 
-static int render_container(const struct json_value *v, bool pretty, unsigned level, struct buf *out)
+static int render_container(const struct json_value *v, bool pretty, unsigned level,
+	struct buf *out)
 {
 	bool object = json_type(v) == JSON_OBJECT, lines = pretty && spreads(v);
 	const struct json_value *child;

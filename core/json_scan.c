@@ -1,8 +1,8 @@
-/* A table-driven automaton: next_of[state][class of the byte] is the next state, 0 where the byte is refused,
- * or an action that looks at the stack. The stack of open containers is one bit each. Escapes and UTF-8
- * have states of their own, so that \u0000, half surrogate pairs and ill-formed sequences need no
- * arithmetic and may be cut anywhere by the end of a piece. Runs (text of strings, digits, blanks) are
- * transitions of a state to itself and stay in the innermost loop. */
+/* A table-driven automaton: next_of[state][class of the byte] is the next state, 0 where the byte
+ * is refused, or an action that looks at the stack. The stack of open containers is one bit each.
+ * Escapes and UTF-8 have states of their own, so that \u0000, half surrogate pairs and ill-formed
+ * sequences need no arithmetic and may be cut anywhere by the end of a piece. Runs (text of
+ * strings, digits, blanks) are transitions of a state to itself and stay in the innermost loop. */
 #include "core/json.h"
 
 #include <errno.h>
@@ -12,15 +12,16 @@
 #define TEXT_OF(x)  #x
 #define NUMBER(x)   TEXT_OF(x) /* the text of a constant */
 
-/* Ranges of this list are used below: plain text of a string is SPACE..OTHER, hexadecimal digits are
- * ZERO..UPPER_E, the continuation bytes of UTF-8 are CONT_80..CONT_A0. */
+/* Ranges of this list are used below: plain text of a string is SPACE..OTHER, hexadecimal digits
+ * are ZERO..UPPER_E, the continuation bytes of UTF-8 are CONT_80..CONT_A0. */
 enum byte_class {
 	C_NUL, C_CONTROL, C_LINE, C_QUOTE, C_BACKSLASH,
-	C_SPACE, C_SLASH, C_COMMA, C_COLON, C_LBRACE, C_RBRACE, C_LBRACKET, C_RBRACKET, C_PLUS, C_MINUS,
-	C_DOT, C_ZERO, C_1_TO_7, C_8_9, C_A, C_B, C_UPPER_AB, C_C_UPPER_CF, C_F, C_D, C_E, C_UPPER_E,
+	C_SPACE, C_SLASH, C_COMMA, C_COLON, C_LBRACE, C_RBRACE, C_LBRACKET, C_RBRACKET,
+	C_PLUS, C_MINUS, C_DOT,
+	C_ZERO, C_1_TO_7, C_8_9, C_A, C_B, C_UPPER_AB, C_C_UPPER_CF, C_F, C_D, C_E, C_UPPER_E,
 	C_L, C_N, C_R, C_S, C_T, C_U, C_OTHER,
-	C_CONT_80, C_CONT_90, C_CONT_A0, C_LEAD_2, C_LEAD_E0, C_LEAD_3, C_LEAD_ED, C_LEAD_F0, C_LEAD_4,
-	C_LEAD_F4, C_NOT_UTF8,
+	C_CONT_80, C_CONT_90, C_CONT_A0,
+	C_LEAD_2, C_LEAD_E0, C_LEAD_3, C_LEAD_ED, C_LEAD_F0, C_LEAD_4, C_LEAD_F4, C_NOT_UTF8,
 	C_COUNT
 };
 
@@ -33,14 +34,16 @@ static const unsigned char class_of[256] = {
 	['A' ... 'B'] = C_UPPER_AB, ['C'] = C_C_UPPER_CF, ['D'] = C_D, ['E'] = C_UPPER_E,
 	['F'] = C_C_UPPER_CF, ['G' ... 'Z'] = C_OTHER, ['['] = C_LBRACKET, ['\\'] = C_BACKSLASH,
 	[']'] = C_RBRACKET, ['^' ... '`'] = C_OTHER, ['a'] = C_A, ['b'] = C_B, ['c'] = C_C_UPPER_CF,
-	['d'] = C_D, ['e'] = C_E, ['f'] = C_F, ['g' ... 'k'] = C_OTHER, ['l'] = C_L, ['m'] = C_OTHER,
-	['n'] = C_N, ['o' ... 'q'] = C_OTHER, ['r'] = C_R, ['s'] = C_S, ['t'] = C_T, ['u'] = C_U,
+	['d'] = C_D, ['e'] = C_E, ['f'] = C_F, ['g' ... 'k'] = C_OTHER, ['l'] = C_L,
+	['m'] = C_OTHER, ['n'] = C_N, ['o' ... 'q'] = C_OTHER, ['r'] = C_R, ['s'] = C_S,
+	['t'] = C_T, ['u'] = C_U,
 	['v' ... 'z'] = C_OTHER, ['{'] = C_LBRACE, ['|'] = C_OTHER, ['}'] = C_RBRACE,
 	['~' ... 0x7f] = C_OTHER,
 	[0x80 ... 0x8f] = C_CONT_80, [0x90 ... 0x9f] = C_CONT_90, [0xa0 ... 0xbf] = C_CONT_A0,
 	[0xc0 ... 0xc1] = C_NOT_UTF8, [0xc2 ... 0xdf] = C_LEAD_2, [0xe0] = C_LEAD_E0,
-	[0xe1 ... 0xec] = C_LEAD_3, [0xed] = C_LEAD_ED, [0xee ... 0xef] = C_LEAD_3, [0xf0] = C_LEAD_F0,
-	[0xf1 ... 0xf3] = C_LEAD_4, [0xf4] = C_LEAD_F4, [0xf5 ... 0xff] = C_NOT_UTF8,
+	[0xe1 ... 0xec] = C_LEAD_3, [0xed] = C_LEAD_ED, [0xee ... 0xef] = C_LEAD_3,
+	[0xf0] = C_LEAD_F0, [0xf1 ... 0xf3] = C_LEAD_4, [0xf4] = C_LEAD_F4,
+	[0xf5 ... 0xff] = C_NOT_UTF8,
 };
 
 enum state {
@@ -76,7 +79,8 @@ enum state {
 static const unsigned char next_of[S_COUNT][C_COUNT] = {
 	[S_VALUE] = { BLANKS(S_VALUE), VALUES },
 	[S_FIRST_VALUE] = { BLANKS(S_FIRST_VALUE), VALUES, [C_RBRACKET] = A_CLOSE_ARRAY },
-	[S_FIRST_KEY] = { BLANKS(S_FIRST_KEY), [C_QUOTE] = A_BEGIN_KEY, [C_RBRACE] = A_CLOSE_OBJECT },
+	[S_FIRST_KEY] = { BLANKS(S_FIRST_KEY), [C_QUOTE] = A_BEGIN_KEY,
+		[C_RBRACE] = A_CLOSE_OBJECT },
 	[S_KEY] = { BLANKS(S_KEY), [C_QUOTE] = A_BEGIN_KEY },
 	[S_COLON] = { BLANKS(S_COLON), [C_COLON] = S_VALUE },
 	[S_AFTER] = { FOLLOWERS },
@@ -106,7 +110,8 @@ static const unsigned char next_of[S_COUNT][C_COUNT] = {
 		[C_LEAD_3] = S_TAIL_2, [C_LEAD_ED] = S_TAIL_ED, [C_LEAD_F0] = S_TAIL_F0,
 		[C_LEAD_4] = S_TAIL_3, [C_LEAD_F4] = S_TAIL_F4 },
 	[S_ESCAPE] = { [C_QUOTE ... C_BACKSLASH] = S_STRING, [C_SLASH] = S_STRING, [C_B] = S_STRING,
-		[C_F] = S_STRING, [C_N] = S_STRING, [C_R] = S_STRING, [C_T] = S_STRING, [C_U] = S_U },
+		[C_F] = S_STRING, [C_N] = S_STRING, [C_R] = S_STRING, [C_T] = S_STRING,
+		[C_U] = S_U },
 	[S_U] = { [C_ZERO] = S_U_2_OF_0, [C_1_TO_7 ... C_F] = S_U_2, [C_D] = S_U_2_OF_D,
 		[C_E ... C_UPPER_E] = S_U_2 },
 	[S_U_2] = { HEX(S_U_3) },
@@ -132,7 +137,7 @@ static const unsigned char next_of[S_COUNT][C_COUNT] = {
 	[S_TAIL_F4] = { [C_CONT_80] = S_TAIL_2 },
 };
 
-/* --- what to say --------------------------------------------------------------------------------- */
+/* --- what to say ------------------------------------------------------------------------------ */
 
 #define NOT_UTF8   "bytes that are not UTF-8"
 #define HALF_PAIR  "an escape that is half of a surrogate pair"
@@ -144,7 +149,8 @@ static const struct group {
 	unsigned char first, last;
 	const char *refused, *open;
 } groups[] = {
-	{ S_START, S_VALUE, "something else where a value should be", "a value is missing at the end" },
+	{ S_START, S_VALUE, "something else where a value should be",
+		"a value is missing at the end" },
 	{ S_FIRST_VALUE, S_FIRST_VALUE, "something else where a value should be",
 		"an array is not closed" },
 	{ S_FIRST_KEY, S_KEY, "something else where a key in double quotes should be",
@@ -158,7 +164,8 @@ static const struct group {
 		"a string is not closed" },
 	{ S_ESCAPE, S_ESCAPE, "an unknown escape; a backslash itself is written as two",
 		"a string is not closed" },
-	{ S_U, S_U_3_OF_0, "an escape \\u without four hexadecimal digits", "a string is not closed" },
+	{ S_U, S_U_3_OF_0, "an escape \\u without four hexadecimal digits",
+		"a string is not closed" },
 	{ S_U_4_OF_0, S_U_4_OF_0, "a NUL character in a string", "a string is not closed" },
 	{ S_U_2_OF_D, S_LOW_2, HALF_PAIR, "a string is not closed" },
 	{ S_TAIL_1, S_TAIL_F4, NOT_UTF8, "a string is not closed" },
@@ -221,7 +228,8 @@ static bool may_end(unsigned state)
 		state == S_EXPONENT;
 }
 
-static enum json_verdict hopeless(struct json_scanner *s, uint64_t offset, int err, const char *reason)
+static enum json_verdict hopeless(struct json_scanner *s, uint64_t offset, int err,
+	const char *reason)
 {
 	s->offset = offset;
 	s->err = err;
@@ -243,7 +251,7 @@ static void refuse(struct json_scanner *s, uint64_t offset, char byte)
 		hopeless(s, offset, -EINVAL, refusal(s->state, byte, s->depth));
 }
 
-/* --- containers ---------------------------------------------------------------------------------- */
+/* --- containers ------------------------------------------------------------------------------- */
 
 static bool is_object(const struct json_scanner *s)
 {
@@ -269,7 +277,8 @@ static unsigned close_container(struct json_scanner *s, bool object, uint64_t of
 		return S_REFUSED;
 	}
 	if (is_object(s) != object) {
-		hopeless(s, offset, -EINVAL, object ? "} where an array is open" : "] where an object is open");
+		hopeless(s, offset, -EINVAL,
+			object ? "} where an array is open" : "] where an object is open");
 		return S_REFUSED;
 	}
 	s->depth--;
@@ -301,7 +310,7 @@ static unsigned act(struct json_scanner *s, unsigned action, uint64_t offset)
 	}
 }
 
-/* --- running ------------------------------------------------------------------------------------- */
+/* --- running ---------------------------------------------------------------------------------- */
 
 void json_scanner_init(struct json_scanner *s)
 {

@@ -1,6 +1,6 @@
-/* Where contract.md 9 names two reaches of damage ("job/generation"), the wider one stands here: the
- * caution may only shrink on the vendor's evidence. DeviceBusy is EBUSY, not EAGAIN: EAGAIN from a result
- * means "not finished yet" to a reader that does not wait, and it would ask for ever. */
+/* Where contract.md 9 names two reaches of damage ("job/generation"), the wider one stands here:
+ * the caution may only shrink on the vendor's evidence. DeviceBusy is EBUSY, not EAGAIN: EAGAIN
+ * from a result means "not finished yet" to a reader that does not wait; it would ask for ever. */
 #include "core/npu_error.h"
 
 #include <assert.h>
@@ -11,9 +11,10 @@
 #define OPERATOR "tell the operator; "
 
 static const struct npu_error_row rows[] = {
-	[NPU_SUCCESS] = { "Success", NPU_RETRY_NO, NPU_TAINTS_NOTHING, 0,
-		"no error", "nothing to do" },
-	[NPU_MEMORY_ALLOCATION] = { "MemoryAllocation", NPU_RETRY_CONDITIONAL, NPU_TAINTS_GENERATION,
+	[NPU_SUCCESS] = { "Success", NPU_RETRY_NO, NPU_TAINTS_NOTHING, 0, "no error",
+		"nothing to do" },
+	[NPU_MEMORY_ALLOCATION] = { "MemoryAllocation", NPU_RETRY_CONDITIONAL,
+		NPU_TAINTS_GENERATION,
 		-ENOMEM, "the device is out of memory",
 		"send fewer or shorter requests at once; if it lasts, unload a model" },
 	[NPU_MEMORY_ALREADY_REGISTERED] = { "MemoryAlreadyRegistered", NPU_RETRY_NO,
@@ -28,9 +29,10 @@ static const struct npu_error_row rows[] = {
 		-EIO, "the device refused the model's configuration",
 		OPERATOR "the previous artifact of this model should be put back" },
 	[NPU_NO_DEVICE] = { "NoDevice", NPU_RETRY_CONDITIONAL, NPU_TAINTS_DEVICE, -ENODEV,
-		"there is no device", "wait until the device is back, or have the daemon restarted" },
-	[NPU_ALREADY_CONFIGURED] = { "AlreadyConfigured", NPU_RETRY_NO, NPU_TAINTS_GENERATION, -EBUSY,
-		"the device still holds another configuration",
+		"there is no device",
+		"wait until the device is back, or have the daemon restarted" },
+	[NPU_ALREADY_CONFIGURED] = { "AlreadyConfigured", NPU_RETRY_NO, NPU_TAINTS_GENERATION,
+		-EBUSY, "the device still holds another configuration",
 		OPERATOR "unload the other model before this one is loaded" },
 	[NPU_INCOMPATIBLE_DRIVER] = { "IncompatibleDriver", NPU_RETRY_NO, NPU_TAINTS_INSTANCE,
 		-EOPNOTSUPP, "the device driver does not fit the runtime",
@@ -71,7 +73,8 @@ static const struct npu_error_row rows[] = {
 		"the device refused a tensor's element type",
 		"compare the request with the model's manifest" },
 	[NPU_INVALID_DATA_SHAPE] = { "InvalidDataShape", NPU_RETRY_NO, NPU_TAINTS_ARTIFACT, -EINVAL,
-		"the device refused a tensor's shape", "compare the request with the model's manifest" },
+		"the device refused a tensor's shape",
+		"compare the request with the model's manifest" },
 	[NPU_INVALID_LIB_DEP] = { "InvalidLibDep", NPU_RETRY_NO, NPU_TAINTS_INSTANCE, -ELIBACC,
 		"a library that the device runtime or the model needs is missing",
 		OPERATOR "the dependencies must be repaired" },
@@ -82,7 +85,8 @@ static const struct npu_error_row rows[] = {
 		"the device could not be reset",
 		OPERATOR "the daemon, or the device itself, must be restarted" },
 	[NPU_FAILED_CONNECT_SERVER] = { "FailedConnectServer", NPU_RETRY_CONDITIONAL,
-		NPU_TAINTS_INSTANCE, -ECONNREFUSED, "the device's service or emulator cannot be reached",
+		NPU_TAINTS_INSTANCE, -ECONNREFUSED,
+		"the device's service or emulator cannot be reached",
 		OPERATOR "the service must be started" },
 	[NPU_DEVICE_UNSUPPORT] = { "DeviceUnsupport", NPU_RETRY_NO, NPU_TAINTS_FEATURE, -EOPNOTSUPP,
 		"the device does not support this", "do without this feature" },

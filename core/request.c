@@ -41,7 +41,7 @@ static struct request *request_new(void)
 	return r;
 }
 
-/* --- text ---------------------------------------------------------------------------------------- */
+/* --- text ------------------------------------------------------------------------------------- */
 
 static int check_text(const char *text, size_t len, struct fault *f)
 {
@@ -50,10 +50,11 @@ static int check_text(const char *text, size_t len, struct fault *f)
 	size_t good = utf8_valid_prefix(text, len);
 
 	if (encoding)
-		return fault_at(f, -EILSEQ, "prompt", 0, "write UTF-8", "the text is %s; write UTF-8",
-			encoding);
+		return fault_at(f, -EILSEQ, "prompt", 0, "write UTF-8",
+			"the text is %s; write UTF-8", encoding);
 	if (good < len)
-		return fault_at(f, -EILSEQ, "prompt", (long)good, "write UTF-8", "the prompt is not UTF-8");
+		return fault_at(f, -EILSEQ, "prompt", (long)good, "write UTF-8",
+			"the prompt is not UTF-8");
 	if (nul)
 		return fault_at(f, -EINVAL, "prompt", (long)(nul - text), "write text",
 			"the prompt has a NUL byte");
@@ -98,7 +99,7 @@ int request_from_text(const char *text, size_t len, struct request **ret, struct
 	return 0;
 }
 
-/* --- JSON ---------------------------------------------------------------------------------------- */
+/* --- JSON ------------------------------------------------------------------------------------- */
 
 int request_from_value(const struct json_value *object, struct request **ret, struct fault *f)
 {

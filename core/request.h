@@ -1,6 +1,6 @@
 /* One request as written into jobs/: parsed and checked, independent of any file.
- * Fields are a table in request.def, which the README's table and the unknown-field message come from
- * (design.md 2). */
+ * Fields are a table in request.def, which the README's table and the unknown-field message come
+ * from (design.md 2). */
 #ifndef NPUFS_CORE_REQUEST_H
 #define NPUFS_CORE_REQUEST_H
 
@@ -60,9 +60,9 @@ const struct request_field *request_fields(size_t *ret_n);
  * final line end (LF or CRLF) are dropped, nothing else. An empty prompt is -EINVAL. */
 int request_from_text(const char *text, size_t len, struct request **ret, struct fault *f);
 
-/* STEM.json: an object of the fields of request.def. -EINVAL, -EILSEQ for bytes that are not UTF-8, -ERANGE for a
- * number outside its range, -EOPNOTSUPP for what is known but not offered (`session`, float16 data),
- * -ENOMEM; each with field, offset of the value, reason and action. */
+/* STEM.json: an object of the fields of request.def. -EINVAL, -EILSEQ for bytes that are not UTF-8,
+ * -ERANGE for a number outside its range, -EOPNOTSUPP for what is known but not offered (`session`,
+ * float16 data), -ENOMEM; each with field, offset of the value, reason and action. */
 int request_from_json(const char *text, size_t len, struct request **ret, struct fault *f);
 int request_from_value(const struct json_value *object, struct request **ret, struct fault *f);
 

@@ -1,5 +1,5 @@
-/* The table of fields and a reader for each kind of value. A reader gets the row, so that ranges and places
- * are data; the messages take their words from the row's type. */
+/* The table of fields and a reader for each kind of value. A reader gets the row, so that ranges
+ * and places are data; the messages take their words from the row's type. */
 #include "core/request_read.h"
 
 #include <assert.h>
@@ -23,7 +23,7 @@ struct rule {
 	const char *action; /* for others' fields */
 };
 
-/* --- refusals ------------------------------------------------------------------------------------ */
+/* --- refusals --------------------------------------------------------------------------------- */
 
 static const char *article(const char *type)
 {
@@ -40,8 +40,8 @@ int request_must_be(struct fault *f, int err, const char *field, const struct js
 
 	return fault_at(f, err, field, (long)json_offset(v), "correct the value",
 		"\"%s\" is %s, must be %s%s", field,
-		is_number ? json_number_text(v, number) : json_type_name(json_type(v)), article(type),
-		type);
+		is_number ? json_number_text(v, number) : json_type_name(json_type(v)),
+		article(type), type);
 }
 
 int request_not_one_of(struct fault *f, const char *field, const struct json_value *v,
@@ -56,12 +56,13 @@ int request_no_memory(struct fault *f)
 	return fault_set(f, -ENOMEM, "send it again later", "no memory for the request");
 }
 
-static int wrong(struct request_read *r, int err, const struct rule *rule, const struct json_value *v)
+static int wrong(struct request_read *r, int err, const struct rule *rule,
+	const struct json_value *v)
 {
 	return request_must_be(r->f, err, rule->name, v, rule->type);
 }
 
-/* --- readers ------------------------------------------------------------------------------------- */
+/* --- readers ---------------------------------------------------------------------------------- */
 
 static void *place_of(struct request_read *r, const struct rule *rule)
 {
@@ -115,7 +116,8 @@ static int read_real(struct request_read *r, const struct rule *rule, const stru
 	return 0;
 }
 
-static int read_temperature(struct request_read *r, const struct rule *rule, const struct json_value *v)
+static int read_temperature(struct request_read *r, const struct rule *rule,
+	const struct json_value *v)
 {
 	int err = read_real(r, rule, v);
 
@@ -186,8 +188,8 @@ static int read_tokens(struct request_read *r, const struct rule *rule, const st
 	if (json_type(v) != JSON_ARRAY)
 		return wrong(r, -EINVAL, rule, v);
 	if (n == 0)
-		return fault_at(r->f, -EINVAL, rule->name, (long)json_offset(v), "give one token at least",
-			"\"%s\" is empty", rule->name);
+		return fault_at(r->f, -EINVAL, rule->name, (long)json_offset(v),
+			"give one token at least", "\"%s\" is empty", rule->name);
 	tokens = malloc(n * sizeof *tokens);
 	if (!tokens)
 		return request_no_memory(r->f);
@@ -201,7 +203,8 @@ static int read_tokens(struct request_read *r, const struct rule *rule, const st
 			continue;
 		}
 		snprintf(field, sizeof field, "%s[%zu]", rule->name, i);
-		return request_must_be(r->f, err ? err : -ERANGE, field, t, "integer 0..2147483647");
+		return request_must_be(r->f, err ? err : -ERANGE, field, t,
+			"integer 0..2147483647");
 	}
 	free(r->request->tokens); /* an array as the prompt may have been before */
 	r->request->tokens = take_ptr(tokens);
@@ -217,7 +220,8 @@ static int read_prompt(struct request_read *r, const struct rule *rule, const st
 
 	if (first && json_type(first) == JSON_STRING && json_next(first))
 		return fault_at(r->f, -EINVAL, rule->name, (long)json_offset(json_next(first)),
-			"write one request for each prompt", "\"%s\" holds several prompts", rule->name);
+			"write one request for each prompt", "\"%s\" holds several prompts",
+			rule->name);
 	if (first && json_type(first) == JSON_NUMBER)
 		return read_tokens(r, rule, v);
 	if (first)
@@ -270,7 +274,8 @@ static int read_session(struct request_read *r, const struct rule *rule, const s
 		"leave it out and give the whole prompt each time", "sessions are not offered");
 }
 
-static int read_unused_text(struct request_read *r, const struct rule *rule, const struct json_value *v)
+static int read_unused_text(struct request_read *r, const struct rule *rule,
+	const struct json_value *v)
 {
 	return json_type(v) == JSON_STRING ? 0 : wrong(r, -EINVAL, rule, v);
 }
@@ -289,13 +294,14 @@ static int read_never(struct request_read *r, const struct rule *rule, const str
 		"\"%s\" can only be null here", rule->name);
 }
 
-/* --- the table ----------------------------------------------------------------------------------- */
+/* --- the table -------------------------------------------------------------------------------- */
 
 static const struct rule rules[] = {
-#define FIELD(name, type, doc, reader, member, low, high) \
+#define FIELD(name, type, reader, member, low, high, doc) \
 	{ #name, NULL, type, read_##reader, offsetof(struct request, member), low, high, "" },
-#define ALIAS(name, field)                               { #name, #field, "", NULL, 0, 0, 0, "" },
-#define FOREIGN(name, type, reader, low, high, action)   { #name, NULL, type, read_##reader, 0, low, high, action },
+#define ALIAS(name, field) { #name, #field, "", NULL, 0, 0, 0, "" },
+#define FOREIGN(name, type, reader, low, high, action) \
+	{ #name, NULL, type, read_##reader, 0, low, high, action },
 #include "core/request.def"
 #undef FIELD
 #undef ALIAS
@@ -303,7 +309,7 @@ static const struct rule rules[] = {
 };
 
 static const struct request_field fields[] = {
-#define FIELD(name, type, doc, reader, member, low, high) { #name, type, doc },
+#define FIELD(name, type, reader, member, low, high, doc) { #name, type, doc },
 #define ALIAS(name, field)
 #define FOREIGN(name, type, reader, low, high, action)
 #include "core/request.def"
@@ -384,8 +390,9 @@ static int check_subject(struct request_read *r, const struct json_value *object
 			continue;
 		if (found)
 			return fault_at(r->f, -EINVAL, subjects[i],
-				(long)json_offset(json_member(object, subjects[i])), "give one of them",
-				"\"%s\" and \"%s\" are both given", found, subjects[i]);
+				(long)json_offset(json_member(object, subjects[i])),
+				"give one of them", "\"%s\" and \"%s\" are both given", found,
+				subjects[i]);
 		found = subjects[i];
 	}
 	if (found)

@@ -19,7 +19,8 @@ int request_read_fields(struct request_read *r, const struct json_value *object)
 #define REQUEST_HINT_SIZE 80
 const char *request_hint(const char *given, const char *const *names, char ret[REQUEST_HINT_SIZE]);
 
-/* Refuse `v`: "FIELD" is V, must be a(n) TYPE. V is the number's text or the name of its type. Returns err. */
+/* Refuse `v`: "FIELD" is V, must be a(n) TYPE. V is the number's text or the name of its type.
+ * Returns err. */
 int request_must_be(struct fault *f, int err, const char *field, const struct json_value *v,
 	const char *type);
 /* The same without V: for a value of the right type that is not one of those taken. -EINVAL. */

@@ -1,5 +1,6 @@
-/* Tensors of a request, in the manner of KServe v2. The shape of the data is checked in a pass of its own, so
- * that memory is asked for only when the text really holds as many values as the shape says. */
+/* Tensors of a request, in the manner of KServe v2. The shape of the data is checked in a pass of
+ * its own, so that memory is asked for only when the text really holds as many values as the shape
+ * says. */
 #include "core/request_read.h"
 
 #include <errno.h>
@@ -14,7 +15,7 @@
 
 #define PLACE_SIZE 48 /* as much as a fault keeps */
 
-/* --- one value ----------------------------------------------------------------------------------- */
+/* --- one value -------------------------------------------------------------------------------- */
 
 enum number_kind { NOT_TAKEN, SIGNED, UNSIGNED, REAL, LOGICAL };
 
@@ -106,7 +107,7 @@ static int value_bits(enum dtype t, const struct json_value *v, uint64_t *ret)
 	}
 }
 
-/* --- data ---------------------------------------------------------------------------------------- */
+/* --- data ------------------------------------------------------------------------------------- */
 
 struct tensor_read {
 	struct request_tensor *tensor;
@@ -128,8 +129,8 @@ static int wrong_count(const struct tensor_read *t, const struct json_value *v, 
 	char field[PLACE_SIZE], shape[TENSOR_TEXT_SIZE];
 
 	return fault_at(t->f, -EINVAL, place(t, "data", field), (long)json_offset(v),
-		"make shape and data agree", "\"%s\" has %zu values where %s takes %" PRId64, field, have,
-		tensor_text(&t->tensor->spec, shape), want);
+		"make shape and data agree", "\"%s\" has %zu values where %s takes %" PRId64, field,
+		have, tensor_text(&t->tensor->spec, shape), want);
 }
 
 /* Data in nested arrays: `level` is the dimension that the array `v` stands for. */
@@ -148,7 +149,8 @@ static int check_nested(const struct tensor_read *t, const struct json_value *v,
 		return wrong_count(t, v, n, spec->dims[level]);
 	if (level + 1 == spec->rank)
 		return 0;
-	for (const struct json_value *child = json_first(v); child && !err; child = json_next(child))
+	for (const struct json_value *child = json_first(v); child && !err;
+		child = json_next(child))
 		err = check_nested(t, child, level + 1);
 	return err;
 }
@@ -177,7 +179,8 @@ static int convert(struct tensor_read *t, const struct json_value *v, uint32_t l
 	err = value_bits(type, v, &bits);
 	if (err) {
 		snprintf(member, sizeof member, "data[%zu]", t->done);
-		return request_must_be(t->f, err, place(t, member, field), v, conversions[type].type);
+		return request_must_be(t->f, err, place(t, member, field), v,
+			conversions[type].type);
 	}
 	for (size_t i = 0; i < dtype_size(type); i++)
 		*t->to++ = (unsigned char)(bits >> (8 * i));
@@ -205,7 +208,7 @@ static int read_data(struct tensor_read *t, const struct json_value *v)
 	return convert(t, v, nested ? spec->rank : 1);
 }
 
-/* --- the other members --------------------------------------------------------------------------- */
+/* --- the other members ------------------------------------------------------------------------ */
 
 static int read_name(struct tensor_read *t, const struct json_value *v)
 {
@@ -234,13 +237,15 @@ static int read_shape(struct tensor_read *t, const struct json_value *v)
 		int err = json_int64(d, &n);
 
 		if (err || n < 0)
-			return request_must_be(t->f, err ? err : -ERANGE, field, d, "integer of 0 or more");
+			return request_must_be(t->f, err ? err : -ERANGE, field, d,
+				"integer of 0 or more");
 		if (spec->rank == TENSOR_MAX_RANK)
 			return request_not_one_of(t->f, field, d, "array of at most 8 integers");
 		spec->dims[spec->rank++] = n;
 	}
 	if (tensor_elements(spec) < 0)
-		return fault_at(t->f, -ERANGE, field, (long)json_offset(v), "give the shape of the data",
+		return fault_at(t->f, -ERANGE, field, (long)json_offset(v),
+			"give the shape of the data",
 			"\"%s\" stands for more values than 64 bits can count", field);
 	return 0;
 }
@@ -256,8 +261,8 @@ static int read_datatype(struct tensor_read *t, const struct json_value *v)
 		return request_must_be(t->f, -EINVAL, field, v, "string");
 	t->tensor->spec.dtype = dtype_from_name(json_string(v));
 	if (t->tensor->spec.dtype == DTYPE_FLOAT16)
-		return fault_at(t->f, -EOPNOTSUPP, field, (long)json_offset(v), "use a model that takes FP32",
-			"float16 data is not offered in JSON");
+		return fault_at(t->f, -EOPNOTSUPP, field, (long)json_offset(v),
+			"use a model that takes FP32", "float16 data is not offered in JSON");
 	if (t->tensor->spec.dtype != DTYPE_INVALID)
 		return 0;
 	for (enum dtype d = DTYPE_INVALID + 1; d < DTYPE_COUNT; d++) {
@@ -266,7 +271,8 @@ static int read_datatype(struct tensor_read *t, const struct json_value *v)
 	}
 	return fault_at(t->f, -EINVAL, field, (long)json_offset(v),
 		"write it as in the model's manifest, or FP32, INT8, UINT8, BOOL ...",
-		"unknown datatype \"%.40s\"%s", json_string(v), request_hint(json_string(v), names, hint));
+		"unknown datatype \"%.40s\"%s", json_string(v),
+		request_hint(json_string(v), names, hint));
 }
 
 /* In the order in which they are read: data needs shape and datatype. */
@@ -288,8 +294,9 @@ static int check_members(const struct tensor_read *t, const struct json_value *v
 	for (size_t i = 0; i < ARRAY_SIZE(members); i++) {
 		names[i] = members[i].name;
 		if (!json_member(v, names[i]))
-			return fault_at(t->f, -EINVAL, place(t, names[i], field), (long)json_offset(v),
-				"give name, shape, datatype and data", "\"%s\" is missing", field);
+			return fault_at(t->f, -EINVAL, place(t, names[i], field),
+				(long)json_offset(v), "give name, shape, datatype and data",
+				"\"%s\" is missing", field);
 	}
 	for (v = json_first(v); v; v = json_next(v)) {
 		size_t i = 0;
@@ -297,9 +304,10 @@ static int check_members(const struct tensor_read *t, const struct json_value *v
 		while (names[i] && strcmp(names[i], json_key(v)) != 0)
 			i++;
 		if (!names[i])
-			return fault_at(t->f, -EINVAL, place(t, json_key(v), field), (long)json_offset(v),
-				"give name, shape, datatype and data", "unknown field \"%.60s\" in \"inputs[%zu]\"%s",
-				json_key(v), t->index, request_hint(json_key(v), names, hint));
+			return fault_at(t->f, -EINVAL, place(t, json_key(v), field),
+				(long)json_offset(v), "give name, shape, datatype and data",
+				"unknown field \"%.60s\" in \"inputs[%zu]\"%s", json_key(v),
+				t->index, request_hint(json_key(v), names, hint));
 	}
 	return 0;
 }
@@ -329,7 +337,8 @@ static int check_name_is_new(const struct request *r, const struct tensor_read *
 		if (strcmp(r->inputs[i].spec.name, name) == 0)
 			return fault_at(t->f, -EINVAL, place(t, "name", field),
 				(long)json_offset(json_member(v, "name")), "give each tensor once",
-				"\"%s\" repeats the name \"%s\" of \"inputs[%zu]\"", field, name, i);
+				"\"%s\" repeats the name \"%s\" of \"inputs[%zu]\"", field, name,
+				i);
 	return 0;
 }
 

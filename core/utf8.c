@@ -1,6 +1,6 @@
-/* The second byte of a character carries all that makes a sequence ill-formed beyond its shape: overlong
- * forms, surrogates and values above U+10FFFF are ruled out by its range (Unicode standard, table 3-7).
- * Every later byte is 80..BF. */
+/* The second byte of a character carries all that makes a sequence ill-formed beyond its shape:
+ * overlong forms, surrogates and values above U+10FFFF are ruled out by its range (Unicode
+ * standard, table 3-7). Every later byte is 80..BF. */
 #include "core/utf8.h"
 
 #include <stdint.h>
@@ -24,8 +24,8 @@ static struct lead lead_of(unsigned char byte)
 	return (struct lead){ 4, byte == 0xf0 ? 0x90 : 0x80, byte == 0xf4 ? 0x8f : 0xbf };
 }
 
-/* How many of the bytes at p are the beginning of one well-formed character; *ret_length is the length
- * that its first byte announces. */
+/* How many of the bytes at p are the beginning of one well-formed character; *ret_length is the
+ * length that its first byte announces. */
 static size_t match(const unsigned char *p, size_t len, size_t *ret_length)
 {
 	struct lead lead = lead_of(p[0]);
@@ -89,7 +89,8 @@ size_t utf8_unfinished_tail(const char *text, size_t len)
 	return 0;
 }
 
-/* Longest marks first: UTF-32's little-endian mark begins with UTF-16's. 'x' stands for any byte but 0. */
+/* Longest marks first: UTF-32's little-endian mark begins with UTF-16's. 'x' stands for any byte
+ * but 0. */
 static const struct {
 	const char *name;
 	unsigned char length;

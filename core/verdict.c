@@ -89,7 +89,7 @@ static bool scan_json(struct verdict *v, const char *bytes, size_t n)
 	enum json_verdict now = json_scan(&v->scanner, bytes, n);
 
 	if (now == JSON_HOPELESS && !v->fault.err)
-		fault_at(&v->fault, -EINVAL, NULL, (long)v->scanner.offset, "correct the JSON there", "%s",
+		fault_at(&v->fault, v->scanner.err, NULL, (long)v->scanner.offset, "correct the JSON there", "%s",
 			v->scanner.reason);
 	return now == JSON_COMPLETE && before != JSON_COMPLETE;
 }

@@ -16,7 +16,9 @@ struct area_ops {
 	int (*lookup)(struct npufs *fs, const struct cred *c, struct at dir, const char *name,
 		struct fuse_entry_param *ret);
 	void (*forget)(struct npufs *fs, struct at at, uint64_t n);
-	int (*getattr)(struct npufs *fs, const struct cred *c, struct at at, struct stat *ret);
+	/* `ret_seconds`: for how long the kernel may believe it; set to 0 by the caller. */
+	int (*getattr)(struct npufs *fs, const struct cred *c, struct at at, struct stat *ret,
+		double *ret_seconds);
 	int (*setattr)(struct npufs *fs, const struct cred *c, struct at at, struct handle *open,
 		const struct stat *values, int set, struct stat *ret);
 	int (*access)(struct npufs *fs, const struct cred *c, struct at at, int want);

@@ -10,6 +10,8 @@
 /* A request's name is known to the kernel for so long without asking; every open, stat and change still comes here, and
  * one that went away answers ESTALE, which makes the kernel ask again. */
 #define REQUEST_ENTRY_SECONDS 60.0
+/* A result of a run that has ended does not change: its size is believed for so long while it is read. */
+#define RESULT_ATTR_SECONDS 1.0
 
 static struct jobdir_ref ref_of(struct at at)
 {
@@ -38,11 +40,17 @@ static void fill_stat(const struct jobdir_attr *a, struct stat *ret)
 	};
 }
 
+static double attr_seconds(const struct jobdir_attr *a)
+{
+	return a->final ? RESULT_ATTR_SECONDS : 0;
+}
+
 static void fill_entry(const struct jobdir_attr *a, struct fuse_entry_param *ret)
 {
 	fill_stat(a, &ret->attr);
 	ret->ino = ret->attr.st_ino;
 	ret->entry_timeout = a->ref.row == ROW_REQUEST ? REQUEST_ENTRY_SECONDS : 0;
+	ret->attr_timeout = attr_seconds(a);
 }
 
 static int jobs_lookup(struct npufs *fs, const struct cred *c, struct at dir, const char *name,
@@ -61,14 +69,17 @@ static void jobs_forget(struct npufs *fs, struct at at, uint64_t n)
 	jobdir_forget(fs->jobs, at.object, n);
 }
 
-static int jobs_getattr(struct npufs *fs, const struct cred *c, struct at at, struct stat *ret)
+static int jobs_getattr(struct npufs *fs, const struct cred *c, struct at at, struct stat *ret,
+	double *ret_seconds)
 {
 	struct jobdir_attr a;
 	int err = jobdir_getattr(fs->jobs, c, ref_of(at), &a);
 
-	if (!err)
-		fill_stat(&a, ret);
-	return err;
+	if (err)
+		return err;
+	fill_stat(&a, ret);
+	*ret_seconds = attr_seconds(&a);
+	return 0;
 }
 
 static unsigned changes(int set)

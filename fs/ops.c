@@ -87,12 +87,12 @@ static void reply_entry(fuse_req_t req, int err, const struct fuse_entry_param *
 		fuse_reply_entry(req, e);
 }
 
-static void reply_attr(fuse_req_t req, int err, const struct stat *st)
+static void reply_attr(fuse_req_t req, int err, const struct stat *st, double seconds)
 {
 	if (err)
 		reply_err(req, err);
 	else
-		fuse_reply_attr(req, st, 0);
+		fuse_reply_attr(req, st, seconds);
 }
 
 /* --- names and attributes ----------------------------------------------------------------------------- */
@@ -130,9 +130,11 @@ static void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
 {
 	struct call c = call_of(req, ino);
 	struct stat st;
+	double seconds = 0;
+	int err = c.area->getattr(c.fs, &c.cred, c.at, &st, &seconds);
 
 	(void)fi;
-	reply_attr(req, c.area->getattr(c.fs, &c.cred, c.at, &st), &st);
+	reply_attr(req, err, &st, seconds);
 }
 
 static void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *values, int set,
@@ -142,7 +144,7 @@ static void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *values, int 
 	struct stat st;
 
 	reply_attr(req,
-		c.area->setattr(c.fs, &c.cred, c.at, fi ? handle_of(fi) : NULL, values, set, &st), &st);
+		c.area->setattr(c.fs, &c.cred, c.at, fi ? handle_of(fi) : NULL, values, set, &st), &st, 0);
 }
 
 static void op_access(fuse_req_t req, fuse_ino_t ino, int mask)

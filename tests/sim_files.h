@@ -67,19 +67,19 @@ static inline void weights_free(struct weights *all)
 	all->n = 0;
 }
 
-static inline void header_entry(struct buf *h, const char *name, const char *suffix, const char *dtype,
-	const struct weight *w, bool vector, size_t *at, size_t bytes)
+static inline void header_entry(struct buf *h, const char *name, const char *suffix,
+	const char *dtype, const struct weight *w, bool vector, size_t *at, size_t bytes)
 {
-	buf_printf(h, "%s\"%s%s\":{\"dtype\":\"%s\",\"shape\":[%u", h->len ? "," : "{", name, suffix,
-		dtype, w->rows);
+	buf_printf(h, "%s\"%s%s\":{\"dtype\":\"%s\",\"shape\":[%u", h->len ? "," : "{", name,
+		suffix, dtype, w->rows);
 	if (!vector)
 		buf_printf(h, ",%u", w->cols);
 	buf_printf(h, "],\"data_offsets\":[%zu,%zu]}", *at, *at + bytes);
 	*at += bytes;
 }
 
-static inline void put_file(struct buf *out, const char *header, size_t header_len, const void *data,
-	size_t n)
+static inline void put_file(
+	struct buf *out, const char *header, size_t header_len, const void *data, size_t n)
 {
 	for (int i = 0; i < 8; i++) {
 		char byte = (char)((uint64_t)header_len >> 8 * i);
@@ -105,7 +105,8 @@ static inline void weights_file(const struct weights *all, struct buf *out)
 		buf_put(&data, w->q ? (const void *)w->q : w->f, w->q ? n : n * sizeof(float));
 		if (!w->q)
 			continue;
-		header_entry(&header, w->name, "_scale", "F32", w, true, &at, w->rows * sizeof(float));
+		header_entry(
+			&header, w->name, "_scale", "F32", w, true, &at, w->rows * sizeof(float));
 		buf_put(&data, w->scale, w->rows * sizeof(float));
 	}
 	buf_puts(&header, all->n ? "}" : "{}");
@@ -131,7 +132,7 @@ static inline void weight_quantise(struct weight *w)
 	}
 }
 
-/* --- a random llama -------------------------------------------------------------------------------- */
+/* --- a random llama -------------------------------------------------------------------------- */
 
 static inline float random_float(uint64_t *seed)
 {
@@ -139,8 +140,8 @@ static inline float random_float(uint64_t *seed)
 	return (float)(*seed >> 40) / (1 << 23) - 1;
 }
 
-static inline void random_weight(struct weights *all, uint64_t *seed, const char *name, uint32_t rank,
-	uint32_t rows, uint32_t cols, float middle, float spread)
+static inline void random_weight(struct weights *all, uint64_t *seed, const char *name,
+	uint32_t rank, uint32_t rows, uint32_t cols, float middle, float spread)
 {
 	struct weight *w = weights_add(all, name, rank, rows, cols, NULL);
 
@@ -156,9 +157,10 @@ static const struct llama_config odd_llama = {
 };
 
 #define ODD_LLAMA_JSON \
-	"{\"format\":\"npufs-sim-program\",\"version\":\"0.7.6\",\"architecture\":\"llama\",\"llama\":{" \
-	"\"dim\":36,\"hidden_dim\":53,\"n_layers\":2,\"n_heads\":6,\"n_kv_heads\":2,\"vocab_size\":41," \
-	"\"max_seq_len\":43,\"max_batch_size\":1,\"ubatch\":19,\"rope_theta\":10000.0," \
+	"{\"format\":\"npufs-sim-program\",\"version\":\"0.7.6\",\"architecture\":\"llama\"," \
+	"\"llama\":{" \
+	"\"dim\":36,\"hidden_dim\":53,\"n_layers\":2,\"n_heads\":6,\"n_kv_heads\":2," \
+	"\"vocab_size\":41,\"max_seq_len\":43,\"max_batch_size\":1,\"ubatch\":19,\"rope_theta\":10000.0," \
 	"\"norm_eps\":1e-05,\"tied_embeddings\":false}}"
 
 static inline void random_llama(const struct llama_config *c, uint64_t seed, struct weights *all)
@@ -168,10 +170,13 @@ static inline void random_llama(const struct llama_config *c, uint64_t seed, str
 		const char *name;
 		uint32_t rows, cols;
 	} matrices[] = {
-		{ "self_attn.q_proj", c->dim, c->dim }, { "self_attn.k_proj", kv, c->dim },
-		{ "self_attn.v_proj", kv, c->dim }, { "self_attn.o_proj", c->dim, c->dim },
-		{ "mlp.gate_proj", c->hidden_dim, c->dim }, { "mlp.up_proj", c->hidden_dim, c->dim },
-		{ "mlp.down_proj", c->dim, c->hidden_dim },
+		{"self_attn.q_proj", c->dim, c->dim},
+		{"self_attn.k_proj", kv, c->dim},
+		{"self_attn.v_proj", kv, c->dim},
+		{"self_attn.o_proj", c->dim, c->dim},
+		{"mlp.gate_proj", c->hidden_dim, c->dim},
+		{"mlp.up_proj", c->hidden_dim, c->dim},
+		{"mlp.down_proj", c->dim, c->hidden_dim},
 	};
 	char name[96];
 
@@ -185,13 +190,15 @@ static inline void random_llama(const struct llama_config *c, uint64_t seed, str
 		snprintf(name, sizeof(name), "model.layers.%u.post_attention_layernorm.weight", l);
 		random_weight(all, &seed, name, 1, c->dim, 1, 1, 0.5f);
 		for (size_t i = 0; i < sizeof(matrices) / sizeof(matrices[0]); i++) {
-			snprintf(name, sizeof(name), "model.layers.%u.%s.weight", l, matrices[i].name);
-			random_weight(all, &seed, name, 2, matrices[i].rows, matrices[i].cols, 0, 0.4f);
+			snprintf(name, sizeof(name), "model.layers.%u.%s.weight", l,
+				matrices[i].name);
+			random_weight(
+				all, &seed, name, 2, matrices[i].rows, matrices[i].cols, 0, 0.4f);
 		}
 	}
 }
 
-/* --- folders --------------------------------------------------------------------------------------- */
+/* --- folders --------------------------------------------------------------------------------- */
 
 struct folder {
 	char path[64];
@@ -203,7 +210,8 @@ static inline void folder_make(struct folder *f)
 	assert_non_null(mkdtemp(f->path));
 }
 
-static inline void folder_write(const struct folder *f, const char *name, const void *bytes, size_t n)
+static inline void folder_write(
+	const struct folder *f, const char *name, const void *bytes, size_t n)
 {
 	char path[128];
 	int fd;
@@ -226,6 +234,17 @@ static inline void folder_write_weights(const struct folder *f, const struct wei
 
 	weights_file(all, &bytes);
 	folder_write(f, "weights.safetensors", bytes.data, bytes.len);
+}
+
+/* A random llama of odd_llama's shape. */
+static inline void folder_write_llama(const struct folder *f)
+{
+	struct weights all = { .n = 0 };
+
+	random_llama(&odd_llama, 42, &all);
+	folder_write_weights(f, &all);
+	folder_write_text(f, "program.json", ODD_LLAMA_JSON);
+	weights_free(&all);
 }
 
 static inline void folder_remove(const struct folder *f)

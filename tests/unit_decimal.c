@@ -47,8 +47,9 @@ static void decimal_read__integers_in_any_form__exact(void **state)
 
 static void decimal_read__fractions__refused(void **state)
 {
-	static const char *const texts[] = { "1.5", "0.1", "-0.5", "1e-1", "15e-1", "1.00000000000000000000000001",
-		"123456789012345678901234567890.5", "1e-999999999999999999999", "100e-3", "1.23e1" };
+	static const char *const texts[] = { "1.5", "0.1", "-0.5", "1e-1", "15e-1",
+		"1.00000000000000000000000001", "123456789012345678901234567890.5",
+		"1e-999999999999999999999", "100e-3", "1.23e1" };
 	struct decimal d;
 
 	(void)state;
@@ -59,9 +60,10 @@ static void decimal_read__fractions__refused(void **state)
 
 static void decimal_read__too_large__refused(void **state)
 {
-	static const char *const texts[] = { "18446744073709551616", "-18446744073709551616", "1e20",
-		"99999999999999999999999999999999999999", "1e999999999999999999999", "1.8446744073709551616e19",
-		"184467440737095516160e-1" };
+	static const char *const texts[] = { "18446744073709551616", "-18446744073709551616",
+		"1e20",
+		"99999999999999999999999999999999999999", "1e999999999999999999999",
+		"1.8446744073709551616e19", "184467440737095516160e-1" };
 	struct decimal d;
 
 	(void)state;

@@ -15,7 +15,8 @@ static void fault_at__all_given__all_kept(void **state)
 	struct fault f = FAULT_NONE;
 
 	(void)state;
-	assert_int_equal(fault_at(&f, -ERANGE, "top_p", 17, "give a number 0..1", "top_p is %d", 7), -ERANGE);
+	assert_int_equal(fault_at(&f, -ERANGE, "top_p", 17, "give a number 0..1", "top_p is %d", 7),
+		-ERANGE);
 	assert_int_equal(f.err, -ERANGE);
 	assert_int_equal(f.device, NPU_SUCCESS);
 	assert_int_equal(f.offset, 17);
@@ -54,7 +55,8 @@ static void fault_set__controls_and_bad_bytes__become_marks(void **state)
 	fault_set(&f, -EINVAL, "a\nb", "%s", "tab\t esc\033[31m nl\n del\177 end");
 	assert_string_equal(f.reason, "tab? esc?[31m nl? del? end");
 	assert_string_equal(f.action, "a?b");
-	fault_set(&f, -EINVAL, "", "%s", "csi\xc2\x9b ok\xc3\xa9 line\xe2\x80\xa8 bad\xff\xc3( cut\xe2\x82");
+	fault_set(&f, -EINVAL, "", "%s",
+		"csi\xc2\x9b ok\xc3\xa9 line\xe2\x80\xa8 bad\xff\xc3( cut\xe2\x82");
 	assert_string_equal(f.reason, "csi? ok\xc3\xa9 line? bad?" "?( cut?" "?");
 	fault_at(&f, -EINVAL, "na\nme", -1, "", "r");
 	assert_string_equal(f.field, "na?me");
@@ -110,20 +112,22 @@ static void fault_errno_name__device_errors__all_named(void **state)
 {
 	(void)state;
 	for (int i = 1; i < NPU_ERROR_COUNT; i++)
-		assert_string_not_equal(fault_errno_name(npu_error_row((enum npu_error)i)->err), "E?");
+		assert_string_not_equal(fault_errno_name(npu_error_row((enum npu_error)i)->err),
+			"E?");
 }
 
 static void fault_nearest__slips__found(void **state)
 {
-	static const char *const names[] = { "temperature", "top_k", "top_p", "seed", "stop", "max_new_tokens",
-		"min_p", "stream", "n", NULL };
+	static const char *const names[] = { "temperature", "top_k", "top_p", "seed", "stop",
+		"max_new_tokens", "min_p", "stream", "n", NULL };
 
 	(void)state;
 	assert_string_equal(fault_nearest("temprature", names), "temperature");
 	assert_string_equal(fault_nearest("temperatuer", names), "temperature");
 	assert_string_equal(fault_nearest("Temperature", names), "temperature");
 	assert_string_equal(fault_nearest("MAX_NEW_TOKENS", names), "max_new_tokens");
-	assert_string_equal(fault_nearest("max_tokens", (const char *const[]){ "mx_tokens", NULL }), "mx_tokens");
+	assert_string_equal(fault_nearest("max_tokens", (const char *const[]){ "mx_tokens", NULL }),
+		"mx_tokens");
 	assert_string_equal(fault_nearest("sede", names), "seed");
 	assert_string_equal(fault_nearest("topk", names), "top_k");
 	assert_string_equal(fault_nearest("otp_p", names), "top_p");

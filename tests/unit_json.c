@@ -38,14 +38,17 @@ static enum json_verdict scanned(const char *text, size_t len, size_t piece, str
 	return s->verdict;
 }
 
-/* --- well-formedness ----------------------------------------------------------------------------- */
+/* --- well-formedness -------------------------------------------------------------------------- */
 
 static const struct bytes accepted[] = {
-	B("null"), B("true"), B("false"), B("0"), B("-0"), B("-0.0"), B("12"), B("1e3"), B("1E+3"), B("1e-3"),
-	B("-1.25e+10"), B("\"\""), B("[]"), B("{}"), B(" \t\r\n [ 1 , 2 ] \r\n "),
+	B("null"), B("true"), B("false"), B("0"), B("-0"), B("-0.0"), B("12"), B("1e3"), B("1E+3"),
+	B("1e-3"), B("-1.25e+10"), B("\"\""), B("[]"), B("{}"), B(" \t\r\n [ 1 , 2 ] \r\n "),
 	B("{\"a\":1,\"b\":[true,false,null,{\"c\":\"d\"}]}"),
-	B("\xef\xbb\xbf{\"model\":\"m\",\r\n\"prompt\":\"x\"}\r\n"), B("\xef\xbb\xbf" "1"),
-	B("\"\\\"\\\\\\/\\b\\f\\n\\r\\t\\u00e9\\uD83D\\uDE00\\u0001\\u0100\\uDBFF\\uDFFF\\ud7ff\\uE000\""),
+	B("\xef\xbb\xbf{\"model\":\"m\",\r\n\"prompt\":\"x\"}\r\n"),
+	B("\xef\xbb\xbf"
+	  "1"),
+	B("\"\\\"\\\\\\/"
+	  "\\b\\f\\n\\r\\t\\u00e9\\uD83D\\uDE00\\u0001\\u0100\\uDBFF\\uDFFF\\ud7ff\\uE000\""),
 	B("\"\x7f\xc2\x80\xe0\xa0\x80\xed\x9f\xbf\xef\xbf\xbf\xf0\x90\x80\x80\xf4\x8f\xbf\xbf\""),
 	B("123456789012345678901234567890123456789012345678901234567890123"), /* 63 digits */
 };
@@ -59,34 +62,43 @@ static const struct {
 	{ B("NaN"), 0, -EINVAL }, { B("nan"), 1, -EINVAL }, { B("Infinity"), 0, -EINVAL },
 	{ B("-Infinity"), 1, -EINVAL }, { B("01"), 1, -EINVAL }, { B("-01"), 2, -EINVAL },
 	{ B(".5"), 0, -EINVAL }, { B("5.]"), 2, -EINVAL }, { B("[5.]"), 3, -EINVAL },
-	{ B("0x10"), 1, -EINVAL }, { B("+1"), 0, -EINVAL }, { B("1e}"), 2, -EINVAL }, { B("1..2"), 2, -EINVAL },
+	{ B("0x10"), 1, -EINVAL }, { B("+1"), 0, -EINVAL }, { B("1e}"), 2, -EINVAL },
+	{ B("1..2"), 2, -EINVAL },
 	{ B("1e+e"), 3, -EINVAL }, { B("1 2"), 2, -EINVAL }, { B("{} {}"), 3, -EINVAL },
 	{ B("[1,]"), 3, -EINVAL }, { B("[,1]"), 1, -EINVAL }, { B("{\"a\":1,}"), 7, -EINVAL },
 	{ B("{\"a\"}"), 4, -EINVAL }, { B("{\"a\":}"), 5, -EINVAL }, { B("{a:1}"), 1, -EINVAL },
 	{ B("{'a':1}"), 1, -EINVAL }, { B("['a']"), 1, -EINVAL }, { B("{\"a\" 1}"), 5, -EINVAL },
 	{ B("{1:2}"), 1, -EINVAL }, { B("[1 2]"), 3, -EINVAL }, { B("[1}"), 2, -EINVAL },
-	{ B("{\"a\":1]"), 6, -EINVAL }, { B("]"), 0, -EINVAL }, { B("1]"), 1, -EINVAL }, { B("1,"), 1, -EINVAL },
+	{ B("{\"a\":1]"), 6, -EINVAL }, { B("]"), 0, -EINVAL }, { B("1]"), 1, -EINVAL },
+	{ B("1,"), 1, -EINVAL },
 	{ B("// c\n1"), 0, -EINVAL }, { B("1 /* c */"), 2, -EINVAL },
 	{ B("\"a\nb\""), 2, -EINVAL }, { B("\"a\tb\""), 2, -EINVAL }, { B("\"\x1f\""), 1, -EINVAL },
-	{ B("\"\\x41\""), 2, -EINVAL }, { B("\"\\u12g4\""), 5, -EINVAL }, { B("\"\\u123\""), 6, -EINVAL },
+	{ B("\"\\x41\""), 2, -EINVAL }, { B("\"\\u12g4\""), 5, -EINVAL },
+	{ B("\"\\u123\""), 6, -EINVAL },
 	{ B("\"\\u0000\""), 6, -EINVAL }, { B("\"a\0b\""), 2, -EINVAL }, { B("[1]\0"), 3, -EINVAL },
 	{ B("\"\\ud800\""), 7, -EINVAL }, { B("\"\\udc00\""), 4, -EINVAL },
 	{ B("\"\\ud800\\u0041\""), 9, -EINVAL }, { B("\"\\ud800\\ud800\""), 10, -EINVAL },
 	{ B("\"\\ud800x\""), 7, -EINVAL }, { B("\"\\uDFFF\""), 4, -EINVAL },
-	{ B("\"a\xff\""), 2, -EILSEQ }, { B("\"\xc3(\""), 2, -EILSEQ }, { B("\"\xc0\xaf\""), 1, -EILSEQ },
+	{ B("\"a\xff\""), 2, -EILSEQ }, { B("\"\xc3(\""), 2, -EILSEQ },
+	{ B("\"\xc0\xaf\""), 1, -EILSEQ },
 	{ B("\"\xe0\x80\x80\""), 2, -EILSEQ }, { B("\"\xed\xa0\x80\""), 2, -EILSEQ },
 	{ B("\"\xf0\x8f\xbf\xbf\""), 2, -EILSEQ }, { B("\"\xf4\x90\x80\x80\""), 2, -EILSEQ },
-	{ B("\"\xc3\""), 2, -EILSEQ }, { B("\"\x80\""), 1, -EILSEQ }, { B("{\"a\xff\":1}"), 3, -EILSEQ },
-	{ B("[\xff]"), 1, -EILSEQ }, { B("{\"model\":\"m\",\"prompt\":\"a\xff\xc3" "b\"}"), 24, -EILSEQ },
+	{ B("\"\xc3\""), 2, -EILSEQ }, { B("\"\x80\""), 1, -EILSEQ },
+	{ B("{\"a\xff\":1}"), 3, -EILSEQ },
+	{ B("[\xff]"), 1, -EILSEQ },
+	{ B("{\"model\":\"m\",\"prompt\":\"a\xff\xc3" "b\"}"), 24, -EILSEQ },
 	{ B("\xef\xbb" "1"), 2, -EINVAL }, { B("\xef\xbb\xbf\xef\xbb\xbf" "1"), 3, -EINVAL },
 	{ B("1\xef\xbb\xbf"), 1, -EINVAL },
 	{ B("[1234567890123456789012345678901234567890123456789012345678901234]"), 1, -EINVAL },
 };
 
 static const struct bytes cut[] = {
-	B(""), B("  "), B("\xef\xbb\xbf"), B("\xef\xbb"), B("{"), B("["), B("[1"), B("[1,"), B("{\"a"), B("{\"a\""),
-	B("{\"a\":"), B("{\"a\":1"), B("{\"a\":1,"), B("\"abc"), B("\"abc\\"), B("\"\\u12"), B("\"\\ud83d"),
-	B("\"\\ud83d\\"), B("tr"), B("nul"), B("-"), B("1."), B("1e"), B("1e+"), B("\"\xc3"), B("\"\xf0\x9f\x98"),
+	B(""), B("  "), B("\xef\xbb\xbf"), B("\xef\xbb"), B("{"), B("["), B("[1"), B("[1,"),
+	B("{\"a"), B("{\"a\""),
+	B("{\"a\":"), B("{\"a\":1"), B("{\"a\":1,"), B("\"abc"), B("\"abc\\"), B("\"\\u12"),
+	B("\"\\ud83d"),
+	B("\"\\ud83d\\"), B("tr"), B("nul"), B("-"), B("1."), B("1e"), B("1e+"), B("\"\xc3"),
+	B("\"\xf0\x9f\x98"),
 	B("[[[[]]]"),
 };
 
@@ -98,15 +110,20 @@ static void json_scan__every_piece_size__same_verdict(void **state)
 	for (size_t piece = 1; piece < 20; piece++) {
 		for (size_t i = 0; i < sizeof accepted / sizeof accepted[0]; i++)
 			if (scanned(accepted[i].text, accepted[i].len, piece, &s) != JSON_COMPLETE)
-				fail_msg("%s in pieces of %zu: %s", accepted[i].text, piece, s.reason);
+				fail_msg("%s in pieces of %zu: %s", accepted[i].text, piece,
+					s.reason);
 		for (size_t i = 0; i < sizeof cut / sizeof cut[0]; i++)
-			if (scanned(cut[i].text, cut[i].len, piece, &s) != JSON_INCOMPLETE || !s.reason)
+			if (scanned(cut[i].text, cut[i].len, piece, &s) != JSON_INCOMPLETE ||
+				!s.reason)
 				fail_msg("%s in pieces of %zu: %d", cut[i].text, piece, s.verdict);
 		for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++)
-			if (scanned(refused[i].text.text, refused[i].text.len, piece, &s) != JSON_HOPELESS ||
-				(long)s.offset != refused[i].offset || s.err != refused[i].err || !s.reason)
-				fail_msg("%s in pieces of %zu: verdict %d, err %d at %llu", refused[i].text.text,
-					piece, s.verdict, s.err, (unsigned long long)s.offset);
+			if (scanned(refused[i].text.text, refused[i].text.len, piece, &s) !=
+					JSON_HOPELESS ||
+				(long)s.offset != refused[i].offset || s.err != refused[i].err ||
+				!s.reason)
+				fail_msg("%s in pieces of %zu: verdict %d, err %d at %llu",
+					refused[i].text.text, piece, s.verdict, s.err,
+					(unsigned long long)s.offset);
 	}
 }
 
@@ -131,8 +148,10 @@ static void json_parse__ill_formed__refused_with_place(void **state)
 		struct fault f = FAULT_NONE;
 		int err = json_parse(refused[i].text.text, refused[i].text.len, &v, &f);
 
-		if (err != refused[i].err || f.err != err || f.offset != refused[i].offset || !f.reason[0] || v)
-			fail_msg("%s: err %d at %ld: %s", refused[i].text.text, err, f.offset, f.reason);
+		if (err != refused[i].err || f.err != err || f.offset != refused[i].offset ||
+			!f.reason[0] || v)
+			fail_msg("%s: err %d at %ld: %s", refused[i].text.text, err, f.offset,
+				f.reason);
 	}
 }
 
@@ -186,8 +205,12 @@ static void json_parse__other_encodings__named(void **state)
 		struct bytes text;
 		const char *name;
 	} rows[] = {
-		{ B("\xff\xfe{\0"), "UTF-16" }, { B("\xfe\xff\0{"), "UTF-16" }, { B("{\0}\0"), "UTF-16" },
-		{ B("\0{\0}"), "UTF-16" }, { B("\xff\xfe\0\0{\0\0\0"), "UTF-32" }, { B("{\0\0\0}\0\0\0"), "UTF-32" },
+		{ B("\xff\xfe{\0"), "UTF-16" },
+		{ B("\xfe\xff\0{"), "UTF-16" },
+		{ B("{\0}\0"), "UTF-16" },
+		{ B("\0{\0}"), "UTF-16" },
+		{ B("\xff\xfe\0\0{\0\0\0"), "UTF-32" },
+		{ B("{\0\0\0}\0\0\0"), "UTF-32" },
 		{ B("\0\0\0{"), "UTF-32" },
 	};
 
@@ -203,7 +226,7 @@ static void json_parse__other_encodings__named(void **state)
 	}
 }
 
-/* --- depth and size ------------------------------------------------------------------------------ */
+/* --- depth and size --------------------------------------------------------------------------- */
 
 static void json_parse__depth_64__parsed_and_65_refused(void **state)
 {
@@ -272,7 +295,7 @@ static void json_parse__huge_array_and_object__in_linear_time(void **state)
 	assert_true(seconds() - start < 10);
 }
 
-/* --- keys ---------------------------------------------------------------------------------------- */
+/* --- keys ------------------------------------------------------------------------------------- */
 
 static void json_parse__repeated_key__refused_with_both_places(void **state)
 {
@@ -292,14 +315,15 @@ static void json_parse__repeated_key__refused_with_both_places(void **state)
 
 static void json_parse__same_key_in_other_objects_or_case__accepted(void **state)
 {
-	struct json_value *v = parsed("{\"a\":{\"a\":{\"a\":1}},\"A\":[{\"a\":1},{\"a\":2}],\"\":0}");
+	struct json_value *v =
+		parsed("{\"a\":{\"a\":{\"a\":1}},\"A\":[{\"a\":1},{\"a\":2}],\"\":0}");
 
 	(void)state;
 	assert_int_equal(json_count(v), 3);
 	json_free(v);
 }
 
-/* --- numbers ------------------------------------------------------------------------------------- */
+/* --- numbers ---------------------------------------------------------------------------------- */
 
 static void json_uint64__exact_or_refused(void **state)
 {
@@ -308,15 +332,20 @@ static void json_uint64__exact_or_refused(void **state)
 		int err;
 		uint64_t value;
 	} rows[] = {
-		{ "0", 0, 0 }, { "-0", 0, 0 }, { "-0.0", 0, 0 }, { "1.0", 0, 1 }, { "1e3", 0, 1000 },
-		{ "999999999999999", 0, 999999999999999ULL }, { "1000000000000000", 0, 1000000000000000ULL },
-		{ "9007199254740991", 0, 9007199254740991ULL }, { "9007199254740993", 0, 9007199254740993ULL },
+		{ "0", 0, 0 }, { "-0", 0, 0 }, { "-0.0", 0, 0 }, { "1.0", 0, 1 },
+		{ "1e3", 0, 1000 },
+		{ "999999999999999", 0, 999999999999999ULL },
+		{ "1000000000000000", 0, 1000000000000000ULL },
+		{ "9007199254740991", 0, 9007199254740991ULL },
+		{ "9007199254740993", 0, 9007199254740993ULL },
 		{ "9223372036854775808", 0, 9223372036854775808ULL },
 		{ "18446744073709551615", 0, UINT64_MAX }, { "18446744073709551616", -ERANGE, 0 },
-		{ "-1", -ERANGE, 0 }, { "-18446744073709551616", -ERANGE, 0 }, { "1e300", -ERANGE, 0 },
+		{ "-1", -ERANGE, 0 }, { "-18446744073709551616", -ERANGE, 0 },
+		{ "1e300", -ERANGE, 0 },
 		{ "0.5", -EINVAL, 0 }, { "1.00000000000000000000001", -EINVAL, 0 },
 		{ "0.99999999999999999999999", -EINVAL, 0 }, { "1e-400", -EINVAL, 0 },
-		{ "9007199254740993.5", -EINVAL, 0 }, { "\"1\"", -EINVAL, 0 }, { "true", -EINVAL, 0 },
+		{ "9007199254740993.5", -EINVAL, 0 }, { "\"1\"", -EINVAL, 0 },
+		{ "true", -EINVAL, 0 },
 	};
 
 	(void)state;
@@ -337,9 +366,11 @@ static void json_int64__exact_or_refused(void **state)
 		int err;
 		int64_t value;
 	} rows[] = {
-		{ "-1", 0, -1 }, { "-9223372036854775808", 0, INT64_MIN }, { "9223372036854775807", 0, INT64_MAX },
+		{ "-1", 0, -1 }, { "-9223372036854775808", 0, INT64_MIN },
+		{ "9223372036854775807", 0, INT64_MAX },
 		{ "9223372036854775808", -ERANGE, 0 }, { "-9223372036854775809", -ERANGE, 0 },
-		{ "-9007199254740993", 0, -9007199254740993LL }, { "-0", 0, 0 }, { "-1.5", -EINVAL, 0 },
+		{ "-9007199254740993", 0, -9007199254740993LL }, { "-0", 0, 0 },
+		{ "-1.5", -EINVAL, 0 },
 		{ "-2.50e1", 0, -25 },
 	};
 
@@ -356,7 +387,8 @@ static void json_int64__exact_or_refused(void **state)
 
 static void json_parse__number_overflow__refused(void **state)
 {
-	static const char *const texts[] = { "1e400", "-1e400", "1e999999999999999999999", "[1,{\"a\":1e309}]" };
+	static const char *const texts[] = {
+		"1e400", "-1e400", "1e999999999999999999999", "[1,{\"a\":1e309}]" };
 	struct json_value *v = NULL;
 	struct fault f = FAULT_NONE;
 
@@ -370,7 +402,8 @@ static void json_parse__number_overflow__refused(void **state)
 
 static void json_double__known_numbers__correctly_rounded(void **state)
 {
-	struct json_value *v = parsed("[0.1,-0,1e-400,1.7976931348623157e308,2.2250738585072011e-308,9007199254740993]");
+	struct json_value *v = parsed(
+		"[0.1,-0,1e-400,1.7976931348623157e308,2.2250738585072011e-308,9007199254740993]");
 	const struct json_value *n = json_first(v);
 
 	(void)state;
@@ -389,11 +422,12 @@ static void json_double__known_numbers__correctly_rounded(void **state)
 	json_free(v);
 }
 
-/* --- looking ------------------------------------------------------------------------------------- */
+/* --- looking ---------------------------------------------------------------------------------- */
 
 static void json_offset__every_node__its_first_byte(void **state)
 {
-	const char *text = "\xef\xbb\xbf { \"a\\\"\" : [ 12.5 , \"\\\\\" ,true] ,\"b\":{\"c\":null, \"d\":-1 } }";
+	const char *text = "\xef\xbb\xbf { \"a\\\"\" : [ 12.5 , \"\\\\\" ,true] "
+			   ",\"b\":{\"c\":null, \"d\":-1 } }";
 	struct json_value *v = parsed(text);
 	const struct json_value *a = json_first(v), *b = json_next(a), *n = json_first(a);
 
@@ -438,8 +472,8 @@ static void json_member__names_in_any_order__exact_match_only(void **state)
 static void json_type__each__with_its_name(void **state)
 {
 	struct json_value *v = parsed("[null,false,1,\"s\",[],{}]");
-	static const char *const names[] = { "null", "true or false", "a number", "a string", "an array",
-		"an object" };
+	static const char *const names[] = {
+		"null", "true or false", "a number", "a string", "an array", "an object" };
 	enum json_type want = JSON_NULL;
 
 	(void)state;
@@ -459,104 +493,6 @@ static void json_string__escapes__decoded(void **state)
 	(void)state;
 	assert_string_equal(json_string(v), "\xc3\xa9\xf0\x9f\x98\x80\n/A");
 	json_free(v);
-}
-
-/* --- making and rendering ------------------------------------------------------------------------ */
-
-static void json_render__all_kinds__compact(void **state)
-{
-	AUTO_BUF struct buf b = BUF_INIT;
-	struct json_value *v = json_new_object(), *a;
-
-	(void)state;
-	json_add_string(v, "s", "q\" b\\ \n\t\x01\x1f / \xc3\xa9");
-	json_add_int(v, "min", INT64_MIN);
-	json_add_uint(v, "max", UINT64_MAX);
-	json_add_int(v, "odd", 9007199254740993LL);
-	json_add_int(v, "small", -42);
-	a = json_add_array(v, "a");
-	json_add_double(a, NULL, 0.1);
-	json_add_double(a, NULL, (double)NAN);
-	json_add_double(a, NULL, (double)-INFINITY);
-	json_add_float(a, NULL, 0.1f);
-	json_add_float(a, NULL, (float)INFINITY);
-	json_add_bool(a, NULL, true);
-	json_add_object(a, NULL);
-	json_add_array(v, "e");
-	assert_int_equal(json_render(v, false, &b), 0);
-	assert_string_equal(buf_text(&b),
-		"{\"s\":\"q\\\" b\\\\ \\n\\t\\u0001\\u001f / \xc3\xa9\",\"min\":-9223372036854775808,"
-		"\"max\":18446744073709551615,\"odd\":9007199254740993,\"small\":-42,"
-		"\"a\":[0.1,null,null,0.1,null,true,{}],\"e\":[]}");
-	json_free(v);
-}
-
-static void json_render__pretty__lines_and_final_newline(void **state)
-{
-	AUTO_BUF struct buf b = BUF_INIT;
-	struct json_value *v = json_new_object(), *list, *o;
-
-	(void)state;
-	list = json_add_array(v, "shape");
-	json_add_int(list, NULL, 2);
-	json_add_int(list, NULL, 3);
-	list = json_add_array(v, "outputs");
-	o = json_add_object(list, NULL);
-	json_add_string(o, "name", "y");
-	json_add_object(v, "none");
-	assert_int_equal(json_render(v, true, &b), 0);
-	assert_string_equal(buf_text(&b), "{\n  \"shape\": [2, 3],\n  \"outputs\": [\n    {\n      \"name\": \"y\"\n"
-		"    }\n  ],\n  \"none\": {}\n}\n");
-	json_free(v);
-}
-
-static void json_render__made_numbers__read_back_through_the_getters(void **state)
-{
-	struct json_value *v = json_new_array();
-	uint64_t u = 0;
-	int64_t i = 0;
-
-	(void)state;
-	json_add_uint(v, NULL, UINT64_MAX);
-	json_add_double(v, NULL, 1e300);
-	assert_int_equal(json_uint64(json_first(v), &u), 0);
-	assert_true(u == UINT64_MAX);
-	assert_int_equal(json_int64(json_next(json_first(v)), &i), -ERANGE);
-	assert_int_equal(json_offset(v), 0);
-	json_free(v);
-}
-
-/* What is parsed comes out as the same values, exactly, also through a copy. */
-static void json_add_copy__parsed_document__renders_the_same(void **state)
-{
-	const char *text = "{\"a\":[18446744073709551615,-9223372036854775808,0.30000000000000004,"
-		"9007199254740993,-0,1,\"x\\ny\",null,true,{\"b\":{}}],\"c\":1.0000000000000002}";
-	AUTO_BUF struct buf b = BUF_INIT;
-	struct json_value *v = parsed(text), *copy = json_new_object();
-
-	(void)state;
-	json_add_copy(copy, "all", v);
-	json_free(v);
-	assert_int_equal(json_render(json_member(copy, "all"), false, &b), 0);
-	assert_string_equal(buf_text(&b), text);
-	json_free(copy);
-}
-
-static void json_add__to_nothing__render_fails(void **state)
-{
-	AUTO_BUF struct buf b = BUF_INIT;
-	struct json_value *v = json_new_object(), *inner = json_add_object(v, "inner");
-
-	(void)state;
-	json_add_string(NULL, NULL, "dropped");
-	assert_null(json_add_array(NULL, "k"));
-	assert_int_equal(json_render(NULL, true, &b), -ENOMEM);
-	json_add_copy(inner, "lost", NULL); /* as when memory ran out */
-	assert_true(json_broken(inner));
-	assert_false(json_broken(v));
-	assert_int_equal(json_render(v, true, &b), -ENOMEM);
-	json_free(v);
-	json_free(NULL);
 }
 
 int main(void)
@@ -582,11 +518,6 @@ int main(void)
 		cmocka_unit_test(json_member__names_in_any_order__exact_match_only),
 		cmocka_unit_test(json_type__each__with_its_name),
 		cmocka_unit_test(json_string__escapes__decoded),
-		cmocka_unit_test(json_render__all_kinds__compact),
-		cmocka_unit_test(json_render__pretty__lines_and_final_newline),
-		cmocka_unit_test(json_render__made_numbers__read_back_through_the_getters),
-		cmocka_unit_test(json_add_copy__parsed_document__renders_the_same),
-		cmocka_unit_test(json_add__to_nothing__render_fails),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,6 @@
-/* The table against section 9 of the device contract, copied by hand: number, name, retry, contaminates.
- * Where the contract names two reaches, both are given and the wider one, the second, is due. */
+/* The table against section 9 of the device contract, copied by hand: number, name, retry,
+ * contaminates. Where the contract names two reaches, both are given and the wider one, the second,
+ * is due. */
 #include "core/npu_error.h"
 
 #include <setjmp.h>
@@ -17,7 +18,8 @@ static const struct {
 	enum npu_contaminates taints;
 } contract[] = {
 	{ 0, "Success", NPU_RETRY_NO, NPU_TAINTS_NOTHING },
-	{ 1, "MemoryAllocation", NPU_RETRY_CONDITIONAL, NPU_TAINTS_GENERATION },        /* job/generation */
+	{ 1, "MemoryAllocation", NPU_RETRY_CONDITIONAL, NPU_TAINTS_GENERATION },
+	/* job/generation */
 	{ 2, "MemoryAlreadyRegistered", NPU_RETRY_NO, NPU_TAINTS_GENERATION },
 	{ 3, "Assert", NPU_RETRY_NO, NPU_TAINTS_UNKNOWN },
 	{ 4, "InvalidValue", NPU_RETRY_NO, NPU_TAINTS_JOB },
@@ -29,23 +31,24 @@ static const struct {
 	{ 10, "FileNotFound", NPU_RETRY_NO, NPU_TAINTS_ARTIFACT },
 	{ 11, "BrokenFile", NPU_RETRY_NO, NPU_TAINTS_ARTIFACT },
 	{ 12, "InvalidELF", NPU_RETRY_NO, NPU_TAINTS_ARTIFACT },
-	{ 13, "Timeout", NPU_RETRY_CONDITIONAL, NPU_TAINTS_GENERATION },                /* job, perhaps generation */
+	{ 13, "Timeout", NPU_RETRY_CONDITIONAL, NPU_TAINTS_GENERATION }, /* job,
+	perhaps generation */
 	{ 14, "OutOfRange", NPU_RETRY_NO, NPU_TAINTS_JOB },
 	{ 15, "NotExpected", NPU_RETRY_NO, NPU_TAINTS_UNKNOWN },
 	{ 16, "MissConfiguration", NPU_RETRY_NO, NPU_TAINTS_GENERATION },
-	{ 17, "DeviceBusy", NPU_RETRY_BOUNDED, NPU_TAINTS_JOB },                        /* job/queue */
+	{ 17, "DeviceBusy", NPU_RETRY_BOUNDED, NPU_TAINTS_JOB }, /* job/queue */
 	{ 18, "DeviceUnavailable", NPU_RETRY_CONDITIONAL, NPU_TAINTS_DEVICE },
 	{ 19, "InvalidCalbin", NPU_RETRY_NO, NPU_TAINTS_ARTIFACT },
 	{ 20, "Unknown", NPU_RETRY_NO, NPU_TAINTS_UNKNOWN },
-	{ 21, "InvalidDataType", NPU_RETRY_NO, NPU_TAINTS_ARTIFACT },                   /* artifact/job */
-	{ 22, "InvalidDataShape", NPU_RETRY_NO, NPU_TAINTS_ARTIFACT },                  /* artifact/job */
-	{ 23, "InvalidLibDep", NPU_RETRY_NO, NPU_TAINTS_INSTANCE },                     /* instance/artifact */
+	{ 21, "InvalidDataType", NPU_RETRY_NO, NPU_TAINTS_ARTIFACT }, /* artifact/job */
+	{ 22, "InvalidDataShape", NPU_RETRY_NO, NPU_TAINTS_ARTIFACT }, /* artifact/job */
+	{ 23, "InvalidLibDep", NPU_RETRY_NO, NPU_TAINTS_INSTANCE }, /* instance/artifact */
 	{ 24, "DeviceMapBroken", NPU_RETRY_NO, NPU_TAINTS_DEVICE },
 	{ 25, "FailedSoftReset", NPU_RETRY_NO, NPU_TAINTS_DEVICE },
 	{ 26, "FailedConnectServer", NPU_RETRY_CONDITIONAL, NPU_TAINTS_INSTANCE },
 	{ 27, "DeviceUnsupport", NPU_RETRY_NO, NPU_TAINTS_FEATURE },
-	{ 28, "DeviceCrash", NPU_RETRY_NO, NPU_TAINTS_DEVICE },                         /* device/generation */
-	{ 29, "WrongDirection", NPU_RETRY_NO, NPU_TAINTS_JOB },                         /* job/programming */
+	{ 28, "DeviceCrash", NPU_RETRY_NO, NPU_TAINTS_DEVICE }, /* device/generation */
+	{ 29, "WrongDirection", NPU_RETRY_NO, NPU_TAINTS_JOB }, /* job/programming */
 };
 
 static void npu_error_row__every_code__as_in_the_contract(void **state)

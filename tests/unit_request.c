@@ -10,20 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/utf8.h"
-
-/* The text of a literal, which may hold NUL bytes, and its length. */
-#define B(text) text, sizeof(text) - 1
-
-static struct request *accepted(const char *json)
-{
-	struct request *r = NULL;
-	struct fault f = FAULT_NONE;
-
-	if (request_from_json(json, strlen(json), &r, &f))
-		fail_msg("%s: %s (%s)", json, f.reason, f.field);
-	return r;
-}
+#include "tests/request_checks.h"
 
 static struct request *accepted_text(const char *text, size_t len)
 {
@@ -35,32 +22,19 @@ static struct request *accepted_text(const char *text, size_t len)
 	return r;
 }
 
-/* Refuses with this errno, names this field, and says `part` in its reason; without a fault it says the same. */
-static void refused(const char *json, size_t len, int err, const char *field, const char *part)
-{
-	struct request *r = NULL;
-	struct fault f = FAULT_NONE;
-	int got = request_from_json(json, len, &r, &f);
-
-	if (got != err || f.err != err || strcmp(f.field, field) != 0 || !strstr(f.reason, part) || r)
-		fail_msg("%s: %d, field \"%s\": %s", json, got, f.field, f.reason);
-	if (utf8_valid_prefix(f.reason, strlen(f.reason)) != strlen(f.reason) || !f.action[0])
-		fail_msg("%s: reason or action: %s|%s", json, f.reason, f.action);
-	if (f.offset < 0 || (size_t)f.offset > len)
-		fail_msg("%s: offset %ld", json, f.offset);
-	assert_int_equal(request_from_json(json, len, &r, NULL), err);
-}
-
-/* --- text ---------------------------------------------------------------------------------------- */
+/* --- text ------------------------------------------------------------------------------------- */
 
 static void request_from_text__one_final_line_end__dropped(void **state)
 {
 	static const struct {
 		const char *text, *prompt;
 	} rows[] = {
-		{ "Q", "Q" }, { "Q\n", "Q" }, { "Q\n\n", "Q\n" }, { "Q\r\n", "Q" }, { "Q\r\n\r\n", "Q\r\n" },
-		{ "Q\r", "Q\r" }, { "Q\n\r", "Q\n\r" }, { "  Q  ", "  Q  " }, { "\nQ", "\nQ" }, { "\n\n", "\n" },
-		{ "\r", "\r" }, { "\xef\xbb\xbfhi\r\n", "hi" }, { "\xef\xbb\xbf\xef\xbb\xbfx", "\xef\xbb\xbfx" },
+		{ "Q", "Q" }, { "Q\n", "Q" }, { "Q\n\n", "Q\n" }, { "Q\r\n", "Q" },
+		{ "Q\r\n\r\n", "Q\r\n" },
+		{ "Q\r", "Q\r" }, { "Q\n\r", "Q\n\r" }, { "  Q  ", "  Q  " }, { "\nQ", "\nQ" },
+		{ "\n\n", "\n" },
+		{ "\r", "\r" }, { "\xef\xbb\xbfhi\r\n", "hi" },
+		{ "\xef\xbb\xbf\xef\xbb\xbfx", "\xef\xbb\xbfx" },
 		{ "a\xc3\xa9\n", "a\xc3\xa9" },
 	};
 
@@ -85,8 +59,10 @@ static void request_from_text__defaults__set(void **state)
 	assert_null(r->stops);
 	assert_string_equal(r->request_id, "");
 	assert_int_equal(r->max_new_tokens, -1);
-	assert_false(r->temperature_given || r->seed_given || r->stream || r->echo || r->output_given);
-	assert_true(r->sampling.top_p == 1 && r->sampling.min_p == 0 && r->sampling.repeat_penalty == 1);
+	assert_false(
+		r->temperature_given || r->seed_given || r->stream || r->echo || r->output_given);
+	assert_true(r->sampling.top_p == 1 && r->sampling.min_p == 0 &&
+		    r->sampling.repeat_penalty == 1);
 	assert_int_equal(r->sampling.top_k, 0);
 	assert_int_equal(r->deadline_ms, 0);
 	assert_int_equal(r->priority, 0);
@@ -103,11 +79,15 @@ static void request_from_text__not_a_prompt__refused(void **state)
 		long offset;
 		const char *part;
 	} rows[] = {
-		{ B(""), -EINVAL, 0, "empty" }, { B("\n"), -EINVAL, 0, "empty" }, { B("\r\n"), -EINVAL, 0, "empty" },
-		{ B("\xef\xbb\xbf"), -EINVAL, 0, "empty" }, { B("\xef\xbb\xbf\n"), -EINVAL, 0, "empty" },
-		{ B("\xc0\xaf\xed\xa0\x80"), -EILSEQ, 0, "not UTF-8" }, { B("abc\xff"), -EILSEQ, 3, "not UTF-8" },
+		{ B(""), -EINVAL, 0, "empty" }, { B("\n"), -EINVAL, 0, "empty" },
+		{ B("\r\n"), -EINVAL, 0, "empty" },
+		{ B("\xef\xbb\xbf"), -EINVAL, 0, "empty" },
+		{ B("\xef\xbb\xbf\n"), -EINVAL, 0, "empty" },
+		{ B("\xc0\xaf\xed\xa0\x80"), -EILSEQ, 0, "not UTF-8" },
+		{ B("abc\xff"), -EILSEQ, 3, "not UTF-8" },
 		{ B("ab\xe2\x82"), -EILSEQ, 2, "not UTF-8" }, { B("abc\0def"), -EINVAL, 3, "NUL" },
-		{ B("\xff\xfeh\0i\0"), -EILSEQ, 0, "UTF-16" }, { B("h\0i\0"), -EILSEQ, 0, "UTF-16" },
+		{ B("\xff\xfeh\0i\0"), -EILSEQ, 0, "UTF-16" },
+		{ B("h\0i\0"), -EILSEQ, 0, "UTF-16" },
 	};
 
 	(void)state;
@@ -123,15 +103,18 @@ static void request_from_text__not_a_prompt__refused(void **state)
 	}
 }
 
-/* --- fields that are right ----------------------------------------------------------------------- */
+/* --- fields that are right -------------------------------------------------------------------- */
 
 static void request_from_json__every_field__set(void **state)
 {
 	struct request *r = accepted(
-		"{\"model\":\"tiny-1.2_x\",\"prompt\":\"Hi\\n\",\"max_new_tokens\":1048576,\"temperature\":0.25,"
+		"{\"model\":\"tiny-1.2_x\",\"prompt\":\"Hi\\n\",\"max_new_tokens\":1048576,"
+		"\"temperature\":0.25,"
 		"\"top_k\":2147483647,\"top_p\":0.5,\"min_p\":0.125,\"repeat_penalty\":1.5,"
-		"\"seed\":18446744073709551615,\"stop\":[\"a\",\"\\u00e9\"],\"deadline_ms\":604800000,"
-		"\"priority\":-100,\"stream\":true,\"echo\":true,\"output\":\"json\",\"request_id\":\"A.b_c:d-9\"}");
+		"\"seed\":18446744073709551615,\"stop\":[\"a\",\"\\u00e9\"],\"deadline_ms\":"
+		"604800000,"
+		"\"priority\":-100,\"stream\":true,\"echo\":true,\"output\":\"json\",\"request_"
+		"id\":\"A.b_c:d-9\"}");
 
 	(void)state;
 	assert_string_equal(r->model, "tiny-1.2_x");
@@ -170,8 +153,10 @@ static void request_from_json__seed_forms__exact(void **state)
 		const char *text;
 		uint64_t seed;
 	} rows[] = {
-		{ "0", 0 }, { "-0", 0 }, { "1.0", 1 }, { "1e3", 1000 }, { "1000000000000000", 1000000000000000ULL },
-		{ "9007199254740993", 9007199254740993ULL }, { "9223372036854775808", 9223372036854775808ULL },
+		{ "0", 0 }, { "-0", 0 }, { "1.0", 1 }, { "1e3", 1000 },
+		{ "1000000000000000", 1000000000000000ULL },
+		{ "9007199254740993", 9007199254740993ULL },
+		{ "9223372036854775808", 9223372036854775808ULL },
 		{ "18446744073709551615", 18446744073709551615ULL },
 	};
 	char json[100];
@@ -190,11 +175,15 @@ static void request_from_json__seed_forms__exact(void **state)
 static void request_from_json__ends_of_ranges__accepted(void **state)
 {
 	static const char *const members[] = {
-		"\"temperature\":0", "\"temperature\":2", "\"temperature\":-0", "\"temperature\":2.0",
-		"\"top_p\":1", "\"top_p\":1e-300", "\"min_p\":0", "\"min_p\":1", "\"repeat_penalty\":2",
-		"\"repeat_penalty\":0.001", "\"top_k\":0", "\"max_new_tokens\":1", "\"max_new_tokens\":1e3",
+		"\"temperature\":0", "\"temperature\":2", "\"temperature\":-0",
+		"\"temperature\":2.0",
+		"\"top_p\":1", "\"top_p\":1e-300", "\"min_p\":0", "\"min_p\":1",
+		"\"repeat_penalty\":2",
+		"\"repeat_penalty\":0.001", "\"top_k\":0", "\"max_new_tokens\":1",
+		"\"max_new_tokens\":1e3",
 		"\"deadline_ms\":1", "\"priority\":100", "\"priority\":-100.0", "\"stream\":false",
-		"\"output\":\"text\"", "\"stop\":\"x\"", "\"stop\":[]", "\"request_id\":\"x\"", "\"model\":\"0\"",
+		"\"output\":\"text\"", "\"stop\":\"x\"", "\"stop\":[]", "\"request_id\":\"x\"",
+		"\"model\":\"0\"",
 	};
 	char json[100];
 
@@ -207,10 +196,12 @@ static void request_from_json__ends_of_ranges__accepted(void **state)
 
 static void request_from_json__completion_body__taken(void **state)
 {
-	struct request *r = accepted(
-		"{\"model\":\"m\",\"prompt\":[\"Say\"],\"max_tokens\":7,\"temperature\":0,\"top_p\":1,\"n\":1,"
-		"\"stream\":false,\"logprobs\":null,\"echo\":false,\"stop\":\"\\n\",\"presence_penalty\":0,"
-		"\"frequency_penalty\":0.0,\"best_of\":1,\"user\":\"u1\",\"suffix\":null,\"seed\":null}");
+	struct request *r = accepted("{\"model\":\"m\",\"prompt\":[\"Say\"],\"max_tokens\":7,"
+				     "\"temperature\":0,\"top_p\":1,\"n\":1,"
+				     "\"stream\":false,\"logprobs\":null,\"echo\":false,\"stop\":"
+				     "\"\\n\",\"presence_penalty\":0,"
+				     "\"frequency_penalty\":0.0,\"best_of\":1,\"user\":\"u1\","
+				     "\"suffix\":null,\"seed\":null}");
 
 	(void)state;
 	assert_string_equal(r->prompt, "Say");
@@ -253,7 +244,8 @@ static void request_from_json__tokens__kept_in_order(void **state)
 
 static void request_from_json__null__as_if_left_out(void **state)
 {
-	struct request *r = accepted("{\"prompt\":\"x\",\"model\":null,\"tokens\":null,\"top_k\":null,\"session\":null,"
+	struct request *r = accepted(
+		"{\"prompt\":\"x\",\"model\":null,\"tokens\":null,\"top_k\":null,\"session\":null,"
 		"\"max_tokens\":null,\"max_new_tokens\":3}");
 
 	(void)state;
@@ -262,7 +254,7 @@ static void request_from_json__null__as_if_left_out(void **state)
 	request_free(r);
 }
 
-/* --- fields that are wrong ----------------------------------------------------------------------- */
+/* --- fields that are wrong -------------------------------------------------------------------- */
 
 static void request_from_json__not_an_object__refused(void **state)
 {
@@ -288,9 +280,11 @@ static void request_from_json__not_json__refused(void **state)
 	refused(B("{\"prompt\":\"\\ud800\"}"), -EINVAL, "", "surrogate");
 	refused(B("{\"model\":\"m\",\"prompt\":\"a\xff\xc3" "b\"}"), -EILSEQ, "", "not UTF-8");
 	refused(B("\xff\xfe{\0"), -EILSEQ, "", "UTF-16");
-	refused(B("{\"prompt\":\"x\",\"prompt\":\"y\"}"), -EINVAL, "prompt", "given twice, at bytes 1 and 14");
-	refused(B("{\"prompt\":\"x\",\"a\":[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[["), -EINVAL, "",
-		"nesting deeper than 64");
+	refused(B("{\"prompt\":\"x\",\"prompt\":\"y\"}"), -EINVAL, "prompt",
+		"given twice, at bytes 1 and 14");
+	refused(B("{\"prompt\":\"x\",\"a\":[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[["
+		  "[[[[[[[[[[["),
+		-EINVAL, "", "nesting deeper than 64");
 }
 
 static void request_from_json__unknown_field__nearest_named(void **state)
@@ -313,21 +307,28 @@ static void request_from_json__wrong_type__both_named(void **state)
 	} rows[] = {
 		{ "\"model\":1", "model", "\"model\" is 1, must be a string" },
 		{ "\"model\":[]", "model", "\"model\" is an array, must be a string" },
-		{ "\"temperature\":\"1\"", "temperature", "\"temperature\" is a string, must be a number 0..2" },
-		{ "\"temperature\":true", "temperature", "is true or false, must be a number 0..2" },
+		{ "\"temperature\":\"1\"", "temperature",
+			"\"temperature\" is a string, must be a number 0..2" },
+		{ "\"temperature\":true", "temperature",
+			"is true or false, must be a number 0..2" },
 		{ "\"top_k\":1.5", "top_k", "\"top_k\" is 1.5, must be an integer 0..2147483647" },
 		{ "\"top_k\":{}", "top_k", "is an object, must be an integer" },
 		{ "\"top_p\":[1]", "top_p", "is an array, must be a number above 0, at most 1" },
-		{ "\"max_new_tokens\":\"5\"", "max_new_tokens", "is a string, must be an integer 1..1048576" },
-		{ "\"max_tokens\":\"5\"", "max_tokens", "\"max_tokens\" is a string, must be an integer 1..1048576" },
-		{ "\"seed\":\"5\"", "seed", "is a string, must be an integer 0..18446744073709551615" },
+		{ "\"max_new_tokens\":\"5\"", "max_new_tokens",
+			"is a string, must be an integer 1..1048576" },
+		{ "\"max_tokens\":\"5\"", "max_tokens",
+			"\"max_tokens\" is a string, must be an integer 1..1048576" },
+		{ "\"seed\":\"5\"", "seed",
+			"is a string, must be an integer 0..18446744073709551615" },
 		{ "\"seed\":0.5", "seed", "\"seed\" is 0.5, must be" },
 		{ "\"stop\":7", "stop", "\"stop\" is 7, must be a string or array" },
 		{ "\"stop\":[\"a\",7]", "stop", "\"stop\" is 7, must be a string or array" },
 		{ "\"stream\":1", "stream", "\"stream\" is 1, must be true or false" },
 		{ "\"echo\":\"true\"", "echo", "\"echo\" is a string, must be true or false" },
-		{ "\"output\":5", "output", "\"output\" is 5, must be a string, \"text\" or \"json\"" },
-		{ "\"output\":\"xml\"", "output", "\"output\" must be a string, \"text\" or \"json\"" },
+		{ "\"output\":5", "output",
+			"\"output\" is 5, must be a string, \"text\" or \"json\"" },
+		{ "\"output\":\"xml\"", "output",
+			"\"output\" must be a string, \"text\" or \"json\"" },
 		{ "\"request_id\":5", "request_id", "is 5, must be a string of 1..128" },
 		{ "\"user\":5", "user", "is 5, must be a string" },
 	};
@@ -346,7 +347,8 @@ static void request_from_json__out_of_range__range_named(void **state)
 	static const struct {
 		const char *member, *field, *part;
 	} rows[] = {
-		{ "\"temperature\":-0.1", "temperature", "\"temperature\" is -0.1, must be a number 0..2" },
+		{ "\"temperature\":-0.1", "temperature",
+			"\"temperature\" is -0.1, must be a number 0..2" },
 		{ "\"temperature\":2.01", "temperature", "is 2.01, must be" },
 		{ "\"temperature\":1e308", "temperature", "is 1e308, must be" },
 		{ "\"top_p\":0", "top_p", "\"top_p\" is 0, must be a number above 0, at most 1" },
@@ -355,7 +357,8 @@ static void request_from_json__out_of_range__range_named(void **state)
 		{ "\"min_p\":-1", "min_p", "must be a number 0..1" },
 		{ "\"min_p\":1.1", "min_p", "must be a number 0..1" },
 		{ "\"repeat_penalty\":0", "repeat_penalty", "must be a number above 0, at most 2" },
-		{ "\"repeat_penalty\":2.5", "repeat_penalty", "must be a number above 0, at most 2" },
+		{ "\"repeat_penalty\":2.5", "repeat_penalty",
+			"must be a number above 0, at most 2" },
 		{ "\"top_k\":-1", "top_k", "\"top_k\" is -1, must be an integer 0..2147483647" },
 		{ "\"top_k\":2147483648", "top_k", "is 2147483648, must be" },
 		{ "\"max_new_tokens\":0", "max_new_tokens", "is 0, must be an integer 1..1048576" },
@@ -363,10 +366,12 @@ static void request_from_json__out_of_range__range_named(void **state)
 		{ "\"max_new_tokens\":-5", "max_new_tokens", "is -5, must be" },
 		{ "\"deadline_ms\":0", "deadline_ms", "must be an integer 1..604800000" },
 		{ "\"deadline_ms\":604800001", "deadline_ms", "is 604800001" },
-		{ "\"deadline_ms\":99999999999999999999", "deadline_ms", "is 99999999999999999999, must be" },
+		{ "\"deadline_ms\":99999999999999999999", "deadline_ms",
+			"is 99999999999999999999, must be" },
 		{ "\"priority\":101", "priority", "must be an integer -100..100" },
 		{ "\"priority\":-101", "priority", "is -101" },
-		{ "\"seed\":-1", "seed", "\"seed\" is -1, must be an integer 0..18446744073709551615" },
+		{ "\"seed\":-1", "seed",
+			"\"seed\" is -1, must be an integer 0..18446744073709551615" },
 		{ "\"seed\":18446744073709551616", "seed", "is 18446744073709551616, must be" },
 		{ "\"seed\":1e300", "seed", "is 1e300, must be" },
 	};
@@ -382,13 +387,14 @@ static void request_from_json__out_of_range__range_named(void **state)
 
 static void request_from_json__numbers_that_are_none__refused(void **state)
 {
-	static const char *const numbers[] = { "NaN", "Infinity", "-Infinity", "nan", "1e999", "1e400", "01", ".5",
-		"5.", "0x10", "+1", "1e", "--1", "1,5" };
+	static const char *const numbers[] = { "NaN", "Infinity", "-Infinity", "nan", "1e999",
+		"1e400", "01", ".5", "5.", "0x10", "+1", "1e", "--1", "1,5" };
 	char json[100];
 
 	(void)state;
 	for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
-		int n = snprintf(json, sizeof json, "{\"prompt\":\"x\",\"temperature\":%s}", numbers[i]);
+		int n = snprintf(json, sizeof json, "{\"prompt\":\"x\",\"temperature\":%s}",
+			numbers[i]);
 
 		refused(json, (size_t)n, -EINVAL, "", "");
 	}
@@ -399,12 +405,16 @@ static void request_from_json__texts_not_taken__refused(void **state)
 	char json[1000], id[200];
 
 	(void)state;
-	refused(B("{\"prompt\":\"x\",\"model\":\"\"}"), -EINVAL, "model", "must be a string, an alias");
-	refused(B("{\"prompt\":\"x\",\"model\":\"../m\"}"), -EINVAL, "model", "must be a string, an alias");
-	refused(B("{\"prompt\":\"x\",\"model\":\"a b\"}"), -EINVAL, "model", "must be a string, an alias");
+	refused(B("{\"prompt\":\"x\",\"model\":\"\"}"), -EINVAL, "model",
+		"must be a string, an alias");
+	refused(B("{\"prompt\":\"x\",\"model\":\"../m\"}"), -EINVAL, "model",
+		"must be a string, an alias");
+	refused(B("{\"prompt\":\"x\",\"model\":\"a b\"}"), -EINVAL, "model",
+		"must be a string, an alias");
 	refused(B("{\"prompt\":\"x\",\"request_id\":\"\"}"), -EINVAL, "request_id", "1..128");
 	refused(B("{\"prompt\":\"x\",\"request_id\":\"a b\"}"), -EINVAL, "request_id", "1..128");
-	refused(B("{\"prompt\":\"x\",\"request_id\":\"\\u00e9\"}"), -EINVAL, "request_id", "1..128");
+	refused(B("{\"prompt\":\"x\",\"request_id\":\"\\u00e9\"}"), -EINVAL, "request_id",
+		"1..128");
 	refused(B("{\"prompt\":\"x\",\"id\":\"a/b\"}"), -EINVAL, "id", "1..128");
 	memset(id, 'i', sizeof id);
 	snprintf(json, sizeof json, "{\"prompt\":\"x\",\"request_id\":\"%.128s\"}", id);
@@ -418,16 +428,20 @@ static void request_from_json__texts_not_taken__refused(void **state)
 	refused(json, strlen(json), -EINVAL, "stop", "1..256 bytes");
 	refused(B("{\"prompt\":\"x\",\"stop\":\"\"}"), -EINVAL, "stop", "1..256 bytes");
 	refused(B("{\"prompt\":\"x\",\"stop\":[\"a\",\"\"]}"), -EINVAL, "stop", "1..256 bytes");
-	request_free(accepted("{\"prompt\":\"x\",\"stop\":[\"1\",\"2\",\"3\",\"4\",\"5\",\"6\",\"7\",\"8\",\"9\",\"10\","
-		"\"11\",\"12\",\"13\",\"14\",\"15\",\"16\"]}"));
-	refused(B("{\"prompt\":\"x\",\"stop\":[\"1\",\"2\",\"3\",\"4\",\"5\",\"6\",\"7\",\"8\",\"9\",\"10\",\"11\","
-		"\"12\",\"13\",\"14\",\"15\",\"16\",\"17\"]}"), -EINVAL, "stop", "at most 16 strings");
+	request_free(accepted("{\"prompt\":\"x\",\"stop\":[\"1\",\"2\",\"3\",\"4\",\"5\",\"6\","
+			      "\"7\",\"8\",\"9\",\"10\","
+			      "\"11\",\"12\",\"13\",\"14\",\"15\",\"16\"]}"));
+	refused(B("{\"prompt\":\"x\",\"stop\":[\"1\",\"2\",\"3\",\"4\",\"5\",\"6\",\"7\",\"8\","
+		  "\"9\",\"10\",\"11\","
+		  "\"12\",\"13\",\"14\",\"15\",\"16\",\"17\"]}"),
+		-EINVAL, "stop", "at most 16 strings");
 }
 
 static void request_from_json__what_to_run__exactly_one(void **state)
 {
 	(void)state;
-	refused(B("{}"), -EINVAL, "prompt", "none of \"prompt\", \"tokens\" and \"inputs\" is given");
+	refused(B("{}"), -EINVAL, "prompt",
+		"none of \"prompt\", \"tokens\" and \"inputs\" is given");
 	refused(B("{\"model\":\"m\",\"prompt\":null}"), -EINVAL, "prompt", "none of \"prompt\"");
 	refused(B("{\"model\":\"m\",\"prompt\":{\"a\":1}}"), -EINVAL, "prompt",
 		"\"prompt\" is an object, must be a string");
@@ -437,8 +451,10 @@ static void request_from_json__what_to_run__exactly_one(void **state)
 	refused(B("{\"prompt\":[\"a\",\"b\"]}"), -EINVAL, "prompt", "several prompts");
 	refused(B("{\"prompt\":[[1]]}"), -EINVAL, "prompt", "is an array, must be a string");
 	refused(B("{\"tokens\":[]}"), -EINVAL, "tokens", "\"tokens\" is empty");
-	refused(B("{\"tokens\":\"x\"}"), -EINVAL, "tokens", "is a string, must be an array of integers");
-	refused(B("{\"tokens\":[1,-1]}"), -ERANGE, "tokens[1]", "is -1, must be an integer 0..2147483647");
+	refused(B("{\"tokens\":\"x\"}"), -EINVAL, "tokens",
+		"is a string, must be an array of integers");
+	refused(B("{\"tokens\":[1,-1]}"), -ERANGE, "tokens[1]",
+		"is -1, must be an integer 0..2147483647");
 	refused(B("{\"tokens\":[1,2,2147483648]}"), -ERANGE, "tokens[2]", "is 2147483648, must be");
 	refused(B("{\"tokens\":[1,2.5]}"), -EINVAL, "tokens[1]", "is 2.5, must be");
 	refused(B("{\"tokens\":[\"1\"]}"), -EINVAL, "tokens[0]", "is a string, must be");
@@ -447,187 +463,44 @@ static void request_from_json__what_to_run__exactly_one(void **state)
 		"\"prompt\" and \"tokens\" are both given");
 	refused(B("{\"prompt\":[2],\"tokens\":[1]}"), -EINVAL, "tokens",
 		"\"prompt\" and \"tokens\" are both given");
-	refused(B("{\"inputs\":[{\"name\":\"x\",\"shape\":[1],\"datatype\":\"INT8\",\"data\":[1]}],\"tokens\":[1]}"),
+	refused(B("{\"inputs\":[{\"name\":\"x\",\"shape\":[1],\"datatype\":\"INT8\",\"data\":[1]}],"
+		  "\"tokens\":[1]}"),
 		-EINVAL, "inputs", "\"tokens\" and \"inputs\" are both given");
 }
 
 static void request_from_json__two_names_of_one_field__refused(void **state)
 {
 	(void)state;
-	refused(B("{\"prompt\":\"x\",\"max_tokens\":1,\"max_new_tokens\":1}"), -EINVAL, "max_new_tokens",
-		"\"max_new_tokens\" is given twice");
-	refused(B("{\"prompt\":\"x\",\"model\":\"m\",\"model_alias\":\"m\"}"), -EINVAL, "model_alias",
-		"\"model\" is given twice");
+	refused(B("{\"prompt\":\"x\",\"max_tokens\":1,\"max_new_tokens\":1}"), -EINVAL,
+		"max_new_tokens", "\"max_new_tokens\" is given twice");
+	refused(B("{\"prompt\":\"x\",\"model\":\"m\",\"model_alias\":\"m\"}"), -EINVAL,
+		"model_alias", "\"model\" is given twice");
 }
 
 static void request_from_json__known_but_not_offered__refused(void **state)
 {
 	(void)state;
-	refused(B("{\"prompt\":\"x\",\"session\":\"s\"}"), -EOPNOTSUPP, "session", "sessions are not offered");
+	refused(B("{\"prompt\":\"x\",\"session\":\"s\"}"), -EOPNOTSUPP, "session",
+		"sessions are not offered");
 	refused(B("{\"prompt\":\"x\",\"n\":2}"), -EINVAL, "n", "\"n\" can only be 1");
-	refused(B("{\"prompt\":\"x\",\"best_of\":\"1\"}"), -EINVAL, "best_of", "\"best_of\" can only be 1");
-	refused(B("{\"prompt\":\"x\",\"presence_penalty\":0.5}"), -EINVAL, "presence_penalty", "can only be 0");
-	refused(B("{\"prompt\":\"x\",\"frequency_penalty\":-1}"), -EINVAL, "frequency_penalty", "can only be 0");
+	refused(B("{\"prompt\":\"x\",\"best_of\":\"1\"}"), -EINVAL, "best_of",
+		"\"best_of\" can only be 1");
+	refused(B("{\"prompt\":\"x\",\"presence_penalty\":0.5}"), -EINVAL, "presence_penalty",
+		"can only be 0");
+	refused(B("{\"prompt\":\"x\",\"frequency_penalty\":-1}"), -EINVAL, "frequency_penalty",
+		"can only be 0");
 	refused(B("{\"prompt\":\"x\",\"logprobs\":1}"), -EINVAL, "logprobs", "can only be null");
 	refused(B("{\"prompt\":\"x\",\"suffix\":\"\"}"), -EINVAL, "suffix", "can only be null");
 }
 
-/* --- tensors ------------------------------------------------------------------------------------- */
-
-static void check_tensor(const char *datatype, const char *data, enum dtype type, const void *bytes, size_t size)
-{
-	struct request *r;
-	char json[400];
-
-	snprintf(json, sizeof json,
-		"{\"inputs\":[{\"name\":\"x\",\"shape\":[2],\"datatype\":\"%s\",\"data\":%s}]}", datatype, data);
-	r = accepted(json);
-	assert_int_equal(r->n_inputs, 1);
-	assert_int_equal(r->inputs[0].spec.dtype, type);
-	assert_int_equal(tensor_bytes(&r->inputs[0].spec), size);
-	if (memcmp(r->inputs[0].data, bytes, size) != 0)
-		fail_msg("%s %s", datatype, data);
-	request_free(r);
-}
-
-static void request_from_json__tensor_of_each_type__little_endian_bytes(void **state)
-{
-	(void)state;
-	check_tensor("BOOL", "[true,0]", DTYPE_BOOL, "\x01\x00", 2);
-	check_tensor("bool", "[1,false]", DTYPE_BOOL, "\x01\x00", 2);
-	check_tensor("INT8", "[-128,127]", DTYPE_INT8, "\x80\x7f", 2);
-	check_tensor("uint8", "[0,255]", DTYPE_UINT8, "\x00\xff", 2);
-	check_tensor("INT16", "[-32768,258]", DTYPE_INT16, "\x00\x80\x02\x01", 4);
-	check_tensor("UINT16", "[65535,258]", DTYPE_UINT16, "\xff\xff\x02\x01", 4);
-	check_tensor("int32", "[-2147483648,-1]", DTYPE_INT32, "\x00\x00\x00\x80\xff\xff\xff\xff", 8);
-	check_tensor("UINT32", "[4294967295,1.0]", DTYPE_UINT32, "\xff\xff\xff\xff\x01\x00\x00\x00", 8);
-	check_tensor("INT64", "[-9223372036854775808,9007199254740993]", DTYPE_INT64,
-		"\0\0\0\0\0\0\0\x80\x01\0\0\0\0\0\x20\0", 16);
-	check_tensor("UINT64", "[18446744073709551615,1e3]", DTYPE_UINT64,
-		"\xff\xff\xff\xff\xff\xff\xff\xff\xe8\x03\0\0\0\0\0\0", 16);
-	check_tensor("FP32", "[1,-0.1]", DTYPE_FLOAT32, "\0\0\x80\x3f\xcd\xcc\xcc\xbd", 8);
-	check_tensor("float64", "[-2,0.1]", DTYPE_FLOAT64,
-		"\0\0\0\0\0\0\0\xc0\x9a\x99\x99\x99\x99\x99\xb9\x3f", 16);
-}
-
-static void request_from_json__nested_and_flat_data__same_bytes(void **state)
-{
-	static const char *const data[] = { "[1,2,3,4,5,6]", "[[1,2,3],[4,5,6]]" };
-
-	(void)state;
-	for (size_t i = 0; i < 2; i++) {
-		char json[300];
-		struct request *r;
-
-		snprintf(json, sizeof json,
-			"{\"inputs\":[{\"data\":%s,\"datatype\":\"INT8\",\"shape\":[2,3],\"name\":\"a/b\"}]}", data[i]);
-		r = accepted(json);
-		assert_string_equal(r->inputs[0].spec.name, "a/b");
-		assert_int_equal(r->inputs[0].spec.rank, 2);
-		assert_int_equal(r->inputs[0].spec.dims[0], 2);
-		assert_int_equal(r->inputs[0].spec.dims[1], 3);
-		assert_memory_equal(r->inputs[0].data, "\1\2\3\4\5\6", 6);
-		request_free(r);
-	}
-}
-
-static void request_from_json__scalar_empty_and_several_tensors__accepted(void **state)
-{
-	struct request *r = accepted("{\"id\":\"k1\",\"inputs\":["
-		"{\"name\":\"s\",\"shape\":[],\"datatype\":\"INT8\",\"data\":[5]},"
-		"{\"name\":\"e\",\"shape\":[0,4],\"datatype\":\"FP32\",\"data\":[]},"
-		"{\"name\":\"f\",\"shape\":[2,0],\"datatype\":\"FP32\",\"data\":[[],[]]},"
-		"{\"name\":\"d\",\"shape\":[1,1,1,1,1,1,1,1],\"datatype\":\"INT8\",\"data\":[[[[[[[[9]]]]]]]]}]}");
-
-	(void)state;
-	assert_string_equal(r->request_id, "k1");
-	assert_int_equal(r->n_inputs, 4);
-	assert_memory_equal(r->inputs[0].data, "\5", 1);
-	assert_int_equal(tensor_elements(&r->inputs[1].spec), 0);
-	assert_memory_equal(r->inputs[3].data, "\t", 1);
-	request_free(r);
-}
-
-static void tensor_refused(const char *tensor, int err, const char *field, const char *part)
-{
-	char json[600];
-	int n = snprintf(json, sizeof json, "{\"inputs\":[%s]}", tensor);
-
-	refused(json, (size_t)n, err, field, part);
-}
-
-#define T(shape, datatype, data) "{\"name\":\"x\",\"shape\":" shape ",\"datatype\":\"" datatype "\",\"data\":" data "}"
-
-static void request_from_json__tensor_values_wrong__refused(void **state)
-{
-	(void)state;
-	tensor_refused(T("[2,3]", "FP32", "[1,2,3,4,5]"), -EINVAL, "inputs[0].data",
-		"\"inputs[0].data\" has 5 values where float32[2,3] takes 6");
-	tensor_refused(T("[2,3]", "FP32", "[1,2,3,4,5,6,7]"), -EINVAL, "inputs[0].data", "has 7 values");
-	tensor_refused(T("[2,3]", "FP32", "[[1,2,3],[4,5]]"), -EINVAL, "inputs[0].data",
-		"has 2 values where float32[2,3] takes 3");
-	tensor_refused(T("[2,3]", "FP32", "[[1,2,3]]"), -EINVAL, "inputs[0].data", "has 1 values");
-	tensor_refused(T("[2,3]", "FP32", "[[1,2,3],4]"), -EINVAL, "inputs[0].data", "is 4, must be an array");
-	tensor_refused(T("[2,3]", "FP32", "[[1,2,3],[1,2,[3]]]"), -EINVAL, "inputs[0].data[5]",
-		"is an array, must be a number");
-	tensor_refused(T("[1]", "FP32", "[[1]]"), -EINVAL, "inputs[0].data[0]", "is an array, must be a number");
-	tensor_refused(T("[1]", "FP32", "5"), -EINVAL, "inputs[0].data", "is 5, must be an array");
-	tensor_refused(T("[1]", "FP32", "[\"1\"]"), -EINVAL, "inputs[0].data[0]", "is a string, must be a number");
-	tensor_refused(T("[1]", "FP32", "[null]"), -EINVAL, "inputs[0].data[0]", "is null, must be a number");
-	tensor_refused(T("[1]", "FP32", "[3.5e38]"), -ERANGE, "inputs[0].data[0]", "must be a number within float32");
-	tensor_refused(T("[1]", "INT8", "[128]"), -ERANGE, "inputs[0].data[0]", "is 128, must be an integer -128..127");
-	tensor_refused(T("[1]", "INT8", "[-129]"), -ERANGE, "inputs[0].data[0]", "is -129");
-	tensor_refused(T("[1]", "INT8", "[1.5]"), -EINVAL, "inputs[0].data[0]", "is 1.5, must be an integer");
-	tensor_refused(T("[1]", "INT8", "[true]"), -EINVAL, "inputs[0].data[0]", "is true or false");
-	tensor_refused(T("[2]", "UINT8", "[1,256]"), -ERANGE, "inputs[0].data[1]", "is 256, must be an integer 0..255");
-	tensor_refused(T("[1]", "UINT16", "[-1]"), -ERANGE, "inputs[0].data[0]", "is -1");
-	tensor_refused(T("[1]", "INT32", "[2147483648]"), -ERANGE, "inputs[0].data[0]", "is 2147483648");
-	tensor_refused(T("[1]", "UINT32", "[4294967296]"), -ERANGE, "inputs[0].data[0]", "is 4294967296");
-	tensor_refused(T("[1]", "INT64", "[9223372036854775808]"), -ERANGE, "inputs[0].data[0]", "is 9223372036854775808");
-	tensor_refused(T("[1]", "UINT64", "[18446744073709551616]"), -ERANGE, "inputs[0].data[0]", "is 1844674407370955");
-	tensor_refused(T("[1]", "BOOL", "[2]"), -ERANGE, "inputs[0].data[0]", "is 2, must be a bool");
-	tensor_refused(T("[1]", "BOOL", "[\"true\"]"), -EINVAL, "inputs[0].data[0]", "is a string, must be a bool");
-}
-
-static void request_from_json__tensor_members_wrong__refused(void **state)
-{
-	(void)state;
-	tensor_refused("5", -EINVAL, "inputs[0]", "is 5, must be an object");
-	tensor_refused("", -EINVAL, "inputs", "must be an array of 1..64 objects");
-	tensor_refused("{}", -EINVAL, "inputs[0].name", "\"inputs[0].name\" is missing");
-	tensor_refused("{\"name\":\"x\",\"datatype\":\"INT8\",\"data\":[]}", -EINVAL, "inputs[0].shape",
-		"\"inputs[0].shape\" is missing");
-	tensor_refused("{\"name\":\"x\",\"shape\":[1],\"datatype\":\"INT8\",\"data\":[1],\"shap\":1}", -EINVAL,
-		"inputs[0].shap", "unknown field \"shap\" in \"inputs[0]\"; did you mean \"shape\"?");
-	tensor_refused("{\"name\":5,\"shape\":[1],\"datatype\":\"INT8\",\"data\":[1]}", -EINVAL, "inputs[0].name",
-		"is 5, must be a string");
-	tensor_refused("{\"name\":\"\",\"shape\":[1],\"datatype\":\"INT8\",\"data\":[1]}", -EINVAL, "inputs[0].name",
-		"1..63 bytes");
-	tensor_refused("{\"name\":\"1234567890123456789012345678901234567890123456789012345678901234\",\"shape\":[1],"
-		"\"datatype\":\"INT8\",\"data\":[1]}", -EINVAL, "inputs[0].name", "1..63 bytes");
-	tensor_refused(T("5", "INT8", "[1]"), -EINVAL, "inputs[0].shape", "is 5, must be an array");
-	tensor_refused(T("[-1]", "INT8", "[1]"), -ERANGE, "inputs[0].shape", "is -1, must be an integer of 0 or more");
-	tensor_refused(T("[1.5]", "INT8", "[1]"), -EINVAL, "inputs[0].shape", "is 1.5");
-	tensor_refused(T("[\"1\"]", "INT8", "[1]"), -EINVAL, "inputs[0].shape", "is a string");
-	tensor_refused(T("[1,1,1,1,1,1,1,1,1]", "INT8", "[1]"), -EINVAL, "inputs[0].shape", "at most 8");
-	tensor_refused(T("[4294967296,4294967296]", "INT8", "[1]"), -ERANGE, "inputs[0].shape", "more values than 64 bits");
-	tensor_refused(T("[1000000000000]", "FP64", "[1]"), -EINVAL, "inputs[0].data", "has 1 values");
-	tensor_refused(T("[1]", "FP3", "[1]"), -EINVAL, "inputs[0].datatype",
-		"unknown datatype \"FP3\"; did you mean \"FP32\"?");
-	tensor_refused(T("[1]", "BYTES", "[\"a\"]"), -EINVAL, "inputs[0].datatype", "unknown datatype \"BYTES\"");
-	tensor_refused(T("[1]", "FP16", "[1]"), -EOPNOTSUPP, "inputs[0].datatype", "float16");
-	tensor_refused(T("[1]", "INT8", "[1]") "," T("[1]", "INT8", "[1]"), -EINVAL, "inputs[1].name",
-		"repeats the name \"x\" of \"inputs[0]\"");
-	refused(B("{\"inputs\":{}}"), -EINVAL, "inputs", "is an object, must be an array");
-}
-
-/* --- the documents' table ------------------------------------------------------------------------ */
+/* --- the documents' table --------------------------------------------------------------------- */
 
 static void request_fields__documented__ours_only_and_complete(void **state)
 {
-	static const char *const names[] = { "model", "prompt", "tokens", "inputs", "max_new_tokens", "temperature",
-		"top_k", "top_p", "min_p", "repeat_penalty", "seed", "stop", "deadline_ms", "priority", "stream",
-		"echo", "output", "request_id", "session" };
+	static const char *const names[] = { "model", "prompt", "tokens", "inputs",
+		"max_new_tokens",
+		"temperature", "top_k", "top_p", "min_p", "repeat_penalty", "seed", "stop",
+		"deadline_ms", "priority", "stream", "echo", "output", "request_id", "session" };
 	size_t n = 0;
 	const struct request_field *fields = request_fields(&n);
 
@@ -664,11 +537,6 @@ int main(void)
 		cmocka_unit_test(request_from_json__what_to_run__exactly_one),
 		cmocka_unit_test(request_from_json__two_names_of_one_field__refused),
 		cmocka_unit_test(request_from_json__known_but_not_offered__refused),
-		cmocka_unit_test(request_from_json__tensor_of_each_type__little_endian_bytes),
-		cmocka_unit_test(request_from_json__nested_and_flat_data__same_bytes),
-		cmocka_unit_test(request_from_json__scalar_empty_and_several_tensors__accepted),
-		cmocka_unit_test(request_from_json__tensor_values_wrong__refused),
-		cmocka_unit_test(request_from_json__tensor_members_wrong__refused),
 		cmocka_unit_test(request_fields__documented__ours_only_and_complete),
 	};
 

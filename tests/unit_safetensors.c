@@ -45,7 +45,8 @@ static void safetensors_parse__no_tensors_scalars_and_empty_ones__fine(void **st
 	assert_int_equal(parse("{}", 0, &s), NPU_SUCCESS);
 	safetensors_close(s);
 	assert_int_equal(parse("{\"e\":{\"dtype\":\"F32\",\"shape\":[0,7],\"data_offsets\":[0,0]},"
-			       "\"s\":{\"dtype\":\"BF16\",\"shape\":[],\"data_offsets\":[0,2]}}", 2, &s),
+			       "\"s\":{\"dtype\":\"BF16\",\"shape\":[],\"data_offsets\":[0,2]}}",
+				 2, &s),
 		NPU_SUCCESS);
 	assert_int_equal(safetensors_find(s, "s")->dtype, DTYPE_INVALID);
 	assert_int_equal(safetensors_find(s, "e")->bytes, 0);
@@ -60,41 +61,47 @@ static void safetensors_parse__malformed__broken_file(void **state)
 		const char *header;
 		size_t data;
 	} bad[] = {
-		{ "", 0 },
-		{ "[]", 0 },
-		{ "{", 0 },
-		{ "{}", 1 },
-		{ "{\"a\":7}", 0 },
-		{ ONE("\"dtype\":\"F32\",\"shape\":[1]"), 4 },
-		{ ONE("\"dtype\":\"Q4\",\"shape\":[1],\"data_offsets\":[0,4]"), 4 },
-		{ ONE("\"dtype\":4,\"shape\":[1],\"data_offsets\":[0,4]"), 4 },
-		{ ONE("\"dtype\":\"F32\",\"shape\":1,\"data_offsets\":[0,4]"), 4 },
-		{ ONE("\"dtype\":\"F32\",\"shape\":[-1],\"data_offsets\":[0,4]"), 4 },
-		{ ONE("\"dtype\":\"F32\",\"shape\":[1.5],\"data_offsets\":[0,4]"), 4 },
-		{ ONE("\"dtype\":\"F32\",\"shape\":[\"1\"],\"data_offsets\":[0,4]"), 4 },
-		{ ONE("\"dtype\":\"F32\",\"shape\":[1,1,1,1,1,1,1,1,1],\"data_offsets\":[0,4]"), 4 },
-		{ ONE("\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0]"), 4 },
-		{ ONE("\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4,8]"), 4 },
-		{ ONE("\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,0]"), 4 },
-		{ ONE("\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[-4,0]"), 4 },
-		{ ONE("\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4],\"x\":1"), 4 },
+		{"", 0},
+		{"[]", 0},
+		{"{", 0},
+		{"{}", 1},
+		{"{\"a\":7}", 0},
+		{ONE("\"dtype\":\"F32\",\"shape\":[1]"), 4},
+		{ONE("\"dtype\":\"Q4\",\"shape\":[1],\"data_offsets\":[0,4]"), 4},
+		{ONE("\"dtype\":4,\"shape\":[1],\"data_offsets\":[0,4]"), 4},
+		{ONE("\"dtype\":\"F32\",\"shape\":1,\"data_offsets\":[0,4]"), 4},
+		{ONE("\"dtype\":\"F32\",\"shape\":[-1],\"data_offsets\":[0,4]"), 4},
+		{ONE("\"dtype\":\"F32\",\"shape\":[1.5],\"data_offsets\":[0,4]"), 4},
+		{ONE("\"dtype\":\"F32\",\"shape\":[\"1\"],\"data_offsets\":[0,4]"), 4},
+		{ONE("\"dtype\":\"F32\",\"shape\":[1,1,1,1,1,1,1,1,1],\"data_offsets\":[0,4]"), 4},
+		{ONE("\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0]"), 4},
+		{ONE("\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4,8]"), 4},
+		{ONE("\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,0]"), 4},
+		{ONE("\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[-4,0]"), 4},
+		{ONE("\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4],\"x\":1"), 4},
 		/* more data than the shape, and less */
-		{ ONE("\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,8]"), 8 },
-		{ ONE("\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,4]"), 4 },
+		{ONE("\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,8]"), 8},
+		{ONE("\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,4]"), 4},
 		/* past the end, wherever overflow might hide it */
-		{ ONE("\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]"), 4 },
-		{ ONE("\"dtype\":\"F32\",\"shape\":[4611686018427387905],\"data_offsets\":[0,4]"), 4 },
-		{ ONE("\"dtype\":\"I8\",\"shape\":[4294967296,4294967296],\"data_offsets\":[0,0]"), 0 },
-		{ ONE("\"dtype\":\"I8\",\"shape\":[4],\"data_offsets\":[18446744073709551612,0]"), 4 },
+		{ONE("\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]"), 4},
+		{ONE("\"dtype\":\"F32\",\"shape\":[4611686018427387905],\"data_offsets\":[0,4]"),
+			4},
+		{ONE("\"dtype\":\"I8\",\"shape\":[4294967296,4294967296],\"data_offsets\":[0,0]"),
+			0},
+		{ONE("\"dtype\":\"I8\",\"shape\":[4],\"data_offsets\":[18446744073709551612,0]"),
+			4},
 		/* a hole before, after, between; an overlap; the same name twice */
-		{ ONE("\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]"), 8 },
-		{ ONE("\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]"), 8 },
-		{ "{\"a\":{\"dtype\":\"I8\",\"shape\":[1],\"data_offsets\":[0,1]},"
-		  "\"b\":{\"dtype\":\"I8\",\"shape\":[1],\"data_offsets\":[2,3]}}", 3 },
-		{ "{\"a\":{\"dtype\":\"I8\",\"shape\":[2],\"data_offsets\":[0,2]},"
-		  "\"b\":{\"dtype\":\"I8\",\"shape\":[2],\"data_offsets\":[1,3]}}", 3 },
-		{ "{\"a\":{\"dtype\":\"I8\",\"shape\":[1],\"data_offsets\":[0,1]},"
-		  "\"a\":{\"dtype\":\"I8\",\"shape\":[1],\"data_offsets\":[1,2]}}", 2 },
+		{ONE("\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]"), 8},
+		{ONE("\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]"), 8},
+		{"{\"a\":{\"dtype\":\"I8\",\"shape\":[1],\"data_offsets\":[0,1]},"
+		 "\"b\":{\"dtype\":\"I8\",\"shape\":[1],\"data_offsets\":[2,3]}}",
+			3},
+		{"{\"a\":{\"dtype\":\"I8\",\"shape\":[2],\"data_offsets\":[0,2]},"
+		 "\"b\":{\"dtype\":\"I8\",\"shape\":[2],\"data_offsets\":[1,3]}}",
+			3},
+		{"{\"a\":{\"dtype\":\"I8\",\"shape\":[1],\"data_offsets\":[0,1]},"
+		 "\"a\":{\"dtype\":\"I8\",\"shape\":[1],\"data_offsets\":[1,2]}}",
+			2},
 	};
 
 	(void)state;

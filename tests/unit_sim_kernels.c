@@ -1,5 +1,5 @@
-/* Every variant of the kernels this processor runs, against plain sums in double precision; and that results do not
- * depend, by a single bit, on how the work is cut. */
+/* Every variant of the kernels this processor runs, against plain sums in double precision; and
+ * that results do not depend, by a single bit, on how the work is cut. */
 #include "core/sim/kernels.h"
 
 #include <float.h>
@@ -37,7 +37,8 @@ static struct matrix packed(uint32_t rows, uint32_t cols, bool int8, struct weig
 	return m;
 }
 
-static void check_matmul(const struct kernels *k, uint32_t rows, uint32_t cols, uint32_t n, bool int8)
+static void check_matmul(
+	const struct kernels *k, uint32_t rows, uint32_t cols, uint32_t n, bool int8)
 {
 	struct weights all = { .n = 0 };
 	struct weight *w;
@@ -81,10 +82,10 @@ static void matmul__any_shape__right_and_the_same_however_cut(void **state)
 	for (size_t v = 0; kernels_at(v); v++)
 		for (size_t i = 0; i < n_sides * n_sides; i++)
 			for (size_t c = 0; c < sizeof(counts) / sizeof(counts[0]); c++) {
-				check_matmul(kernels_at(v), sides[i / n_sides], sides[i % n_sides], counts[c],
-					false);
-				check_matmul(kernels_at(v), sides[i / n_sides], sides[i % n_sides], counts[c],
-					true);
+				check_matmul(kernels_at(v), sides[i / n_sides], sides[i % n_sides],
+					counts[c], false);
+				check_matmul(kernels_at(v), sides[i / n_sides], sides[i % n_sides],
+					counts[c], true);
 			}
 }
 
@@ -93,14 +94,16 @@ static void rmsnorm__against_doubles__close_and_padding_zero(void **state)
 	(void)state;
 	for (size_t v = 0; kernels_at(v); v++) {
 		for (size_t n = 1; n < 50; n++) {
-			float *x = filled(n, n), *w = filled(n, n + 1), *out = matrix_floats(matrix_pad(n));
+			float *x = filled(n, n), *w = filled(n, n + 1),
+			      *out = matrix_floats(matrix_pad(n));
 			double squares = 0;
 
 			for (size_t i = 0; i < n; i++)
 				squares += (double)x[i] * x[i];
 			kernels_at(v)->rmsnorm(out, x, w, n, 1e-5f);
 			for (size_t i = 0; i < n; i++)
-				assert_float_equal(out[i], x[i] / sqrt(squares / n + 1e-5) * w[i], 2e-6);
+				assert_float_equal(
+					out[i], x[i] / sqrt(squares / n + 1e-5) * w[i], 2e-6);
 			for (size_t i = n; i < matrix_pad(n); i++)
 				assert_true(out[i] == 0);
 			free(x);
@@ -198,7 +201,7 @@ static void attend__any_length__right_whatever_lies_past_the_end(void **state)
 				check_attend(kernels_at(v), n, hd);
 }
 
-/* --- the pool -------------------------------------------------------------------------------------- */
+/* --- the pool -------------------------------------------------------------------------------- */
 
 #define ROUNDS 300
 

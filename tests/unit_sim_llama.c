@@ -1,5 +1,5 @@
-/* The decoder against a plain one in double precision, and against itself however the work is cut: tokens
- * together or one by one, one thread or several, int8 or the floats it stands for. */
+/* The decoder against a plain one in double precision, and against itself however the work is cut:
+ * tokens together or one by one, one thread or several, int8 or the floats it stands for. */
 #include "core/sim/llama.h"
 
 #include "sim_files.h"
@@ -7,8 +7,8 @@
 #define N_TOKENS  40
 #define TOLERANCE 2e-4
 
-static const int32_t text[N_TOKENS] = { 1, 7, 40, 0, 3, 3, 12, 29, 38, 5, 17, 22, 9, 31, 2, 14, 6, 25, 33, 11,
-	8, 39, 4, 19, 27, 13, 36, 21, 10, 30, 16, 35, 20, 28, 15, 37, 18, 26, 34, 24 };
+static const int32_t text[N_TOKENS] = {1, 7, 40, 0, 3, 3, 12, 29, 38, 5, 17, 22, 9, 31, 2, 14, 6,
+	25, 33, 11, 8, 39, 4, 19, 27, 13, 36, 21, 10, 30, 16, 35, 20, 28, 15, 37, 18, 26, 34, 24};
 
 struct model {
 	struct weights weights;
@@ -34,8 +34,8 @@ static void model_done(struct model *m)
 	weights_free(&m->weights);
 }
 
-/* Logits after each of the N_TOKENS tokens, computed `step` at a time (only a step's last are wanted from
- * it); others stay zero. */
+/* Logits after each of the N_TOKENS tokens, computed `step` at a time (only a step's last are
+ * wanted from it); others stay zero. */
 static float *run(const struct model *m, const struct llama_config *c, const struct kernels *k,
 	unsigned threads, uint32_t step)
 {
@@ -50,14 +50,15 @@ static float *run(const struct model *m, const struct llama_config *c, const str
 		uint32_t n = N_TOKENS - past < step ? N_TOKENS - past : step;
 
 		assert_int_equal(llama_forward(l, kv, text + past, n, past,
-					 logits + (size_t)(past + n - 1) * c->vocab_size), NPU_SUCCESS);
+					 logits + (size_t)(past + n - 1) * c->vocab_size),
+			NPU_SUCCESS);
 	}
 	llama_kv_free(kv);
 	llama_free(l);
 	return logits;
 }
 
-/* --- the plain one --------------------------------------------------------------------------------- */
+/* --- the plain one --------------------------------------------------------------------------- */
 
 struct plain {
 	struct llama_config c;
@@ -105,7 +106,8 @@ static void rotated(double *head, uint32_t hd, uint32_t pos, double theta)
 static void plain_attention(struct plain *p, int layer, uint32_t pos, double *x)
 {
 	const struct llama_config *c = &p->c;
-	uint32_t hd = c->dim / c->n_heads, kv = hd * c->n_kv_heads, group = c->n_heads / c->n_kv_heads;
+	uint32_t hd = c->dim / c->n_heads, kv = hd * c->n_kv_heads,
+		 group = c->n_heads / c->n_kv_heads;
 	double norm[64], q[64], mixed[64] = { 0 }, out[64];
 	double *keys = p->keys + (size_t)layer * N_TOKENS * kv;
 	double *values = p->values + (size_t)layer * N_TOKENS * kv;
@@ -171,7 +173,8 @@ static double *plain_run(struct plain *p)
 			plain_attention(p, (int)l, pos, x);
 			plain_mlp(p, (int)l, x);
 		}
-		normalised(norm, x, weights_find(p->w, "model.norm.weight")->f, c->dim, c->norm_eps);
+		normalised(
+			norm, x, weights_find(p->w, "model.norm.weight")->f, c->dim, c->norm_eps);
 		product(logits + (size_t)pos * c->vocab_size, head, norm, c->vocab_size, c->dim);
 	}
 	free(p->keys);
@@ -179,7 +182,7 @@ static double *plain_run(struct plain *p)
 	return logits;
 }
 
-/* --- tests ----------------------------------------------------------------------------------------- */
+/* --- tests ----------------------------------------------------------------------------------- */
 
 static void check_against_plain(const struct llama_config *c, bool int8)
 {
@@ -317,8 +320,8 @@ static void llama_forward__tokens_and_positions_out_of_range__refused(void **sta
 
 static void llama_check__sizes_that_do_not_fit__invalid_calbin(void **state)
 {
-	struct llama_config c[] = { odd_llama, odd_llama, odd_llama, odd_llama, odd_llama, odd_llama,
-		odd_llama, odd_llama };
+	struct llama_config c[] = {odd_llama, odd_llama, odd_llama, odd_llama, odd_llama, odd_llama,
+		odd_llama, odd_llama};
 
 	(void)state;
 	assert_int_equal(llama_check(&odd_llama), NPU_SUCCESS);
@@ -390,7 +393,8 @@ static void llama_new__weights_missing_or_wrong__own_errors(void **state)
 		NPU_INVALID_DATA_SHAPE);
 	assert_int_equal(load_spoilt("model.layers.0.input_layernorm.weight", make_int8),
 		NPU_INVALID_DATA_TYPE);
-	assert_int_equal(load_spoilt("model.layers.0.self_attn.v_proj.weight", make_int8), NPU_SUCCESS);
+	assert_int_equal(
+		load_spoilt("model.layers.0.self_attn.v_proj.weight", make_int8), NPU_SUCCESS);
 }
 
 int main(void)

@@ -35,8 +35,8 @@ static void dtype_from_name__both_spellings__same_type(void **state)
 
 static void dtype_from_name__unknown__is_invalid(void **state)
 {
-	static const char *const names[] = { "", "FP8", "float", "Float32", "fp32", "invalid", "INVALID", "BYTES",
-		"float32 " };
+	static const char *const names[] = {
+		"", "FP8", "float", "Float32", "fp32", "invalid", "INVALID", "BYTES", "float32 " };
 
 	(void)state;
 	for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
@@ -64,8 +64,10 @@ static void tensor_elements__shapes__product(void **state)
 static void tensor_elements__overflow_or_negative__refused(void **state)
 {
 	struct tensor_spec negative = { .dtype = DTYPE_INT8, .rank = 2, .dims = { 2, -1 } };
-	struct tensor_spec wide = { .dtype = DTYPE_INT8, .rank = 2, .dims = { 1LL << 32, 1LL << 31 } };
-	struct tensor_spec bytes = { .dtype = DTYPE_INT16, .rank = 2, .dims = { 1LL << 31, 1LL << 31 } };
+	struct tensor_spec wide = { .dtype = DTYPE_INT8, .rank = 2,
+		.dims = { 1LL << 32, 1LL << 31 } };
+	struct tensor_spec bytes = {
+		.dtype = DTYPE_INT16, .rank = 2, .dims = { 1LL << 31, 1LL << 31 } };
 	struct tensor_spec hidden = { .dtype = DTYPE_INT8, .rank = 3, .dims = { INT64_MAX, 2, 0 } };
 	struct tensor_spec deep = { .dtype = DTYPE_INT8, .rank = TENSOR_MAX_RANK + 1 };
 
@@ -87,7 +89,8 @@ static void tensor_same_shape__rank_and_dims__compared(void **state)
 	struct tensor_spec d = { .dtype = DTYPE_INT8, .rank = 3, .dims = { 2, 3, 1 } };
 
 	(void)state;
-	assert_true(tensor_same_shape(&a, &b)); /* beyond the rank nothing counts, nor does the type */
+	assert_true(tensor_same_shape(&a, &b)); /* beyond the rank nothing counts,
+		nor does the type */
 	assert_false(tensor_same_shape(&a, &c));
 	assert_false(tensor_same_shape(&a, &d));
 }

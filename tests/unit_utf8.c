@@ -1,4 +1,4 @@
-/* The sequences are those of the Unicode standard's table 3-7 and of Kuhn's list of malformed ones. */
+/* The sequences are those of Unicode's table 3-7 and of Kuhn's list of malformed ones. */
 #include "core/utf8.h"
 
 #include <setjmp.h>

@@ -1,5 +1,6 @@
-/* Building: values are the graph's inputs and one output a node, in the order they come to be, so a node can only
- * read what exists before it. When all shapes are known, one arena holds every value. */
+/* Building: values are the graph's inputs and one output a node, in the order they come to be, so a
+ * node can only read what exists before it. When all shapes are known, one arena holds every value.
+ */
 #include "core/sim/graph.h"
 
 #include <stdlib.h>
@@ -26,8 +27,8 @@ static struct graph_value *find_value(const struct sim_graph *g, const char *nam
 	return NULL;
 }
 
-static enum npu_error add_value(struct sim_graph *g, const char *name, const struct tensor_spec *shape,
-	struct graph_value **ret)
+static enum npu_error add_value(struct sim_graph *g, const char *name,
+	const struct tensor_spec *shape, struct graph_value **ret)
 {
 	struct graph_value *v = &g->values[g->n_values];
 
@@ -45,7 +46,8 @@ static bool takes_members(const struct graph_op *op, const struct sim_node *d)
 {
 	bool bias = d->bias ? op->bias : !op->bias || op->bias_optional;
 
-	return bias && !d->other == !op->other && !d->weight == !op->weight && (op->eps || d->eps == 0);
+	return bias && !d->other == !op->other && !d->weight == !op->weight &&
+	       (op->eps || d->eps == 0);
 }
 
 static enum npu_error add_node(struct sim_graph *g, const struct sim_node *desc,

@@ -1,6 +1,6 @@
-/* One source, kernels_template.h, in the widths of AVX-512, AVX2 and of any processor. The choice is made
- * once, at run time, by asking the processor; explicit vectors make the speed independent of what
- * a compiler's vectoriser likes at which level of optimisation. */
+/* One source, kernels_template.h, in the widths of AVX-512, AVX2 and of any processor. The choice
+ * is made once, at run time, by asking the processor; explicit vectors make the speed independent
+ * of what a compiler's vectoriser likes at which level of optimisation. */
 #include "core/sim/kernels.h"
 
 #include <float.h>

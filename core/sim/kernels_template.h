@@ -1,14 +1,13 @@
-/* The kernels for one vector width; included by kernels.c only, once a width, which defines and this file
- * undefines at its end: WIDTH (floats a vector), NAME(x) (a name of
- * this variant), VARIANT (its own), TARGET (attribute of every function), the tile
- * sizes, EVENS and ODDS (lanes of a pair of vectors), MAX, MIN,
- * MADD(a, b, c) (a * b + c), FROM_INT8.
+/* The kernels for one vector width; included by kernels.c only, once a width, which defines and
+ * this file undefines at its end: WIDTH (floats a vector), NAME(x) (a name of this variant),
+ * VARIANT (its own), TARGET (attribute of every function), the tile sizes, EVENS and ODDS (lanes of
+ * a pair of vectors), MAX, MIN, MADD(a, b, c) (a * b + c), FROM_INT8.
  *
- * The matrix products run over columns with two independent chains of sums, even and odd columns, so that an
- * addition need not wait for the one before; tiles of several blocks or tokens hide the rest of the
- * latency and reuse what was loaded. How tiles are cut never changes the order of one output's sum, and
- * where a product and a sum are one operation, and rounded once, is said by MADD and not left to the compiler,
- * which might say it differently in different tiles. */
+ * The matrix products run over columns with two independent chains of sums, even and odd columns,
+ * so that an addition need not wait for the one before; tiles of several blocks or tokens hide the
+ * rest of the latency and reuse what was loaded. How tiles are cut never changes the order of one
+ * output's sum, and where a product and a sum are one operation, and rounded once, is said by MADD
+ * and not left to the compiler, which might say it differently in different tiles. */
 
 #define VECS   (MATRIX_BLOCK / WIDTH) /* vectors a block */
 #define INLINE TARGET static inline __attribute__((always_inline))
@@ -46,8 +45,7 @@ INLINE VEC NAME(choose)(INTS mask, VEC a, VEC b)
 /* All ones in the lanes below n. */
 INLINE INTS NAME(lanes_below)(size_t n)
 {
-	static const int32_t number[MATRIX_BLOCK] = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14,
-		15 };
+	static const int32_t number[] = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 };
 	INTS lane;
 
 	memcpy(&lane, number, sizeof(lane));
@@ -81,9 +79,9 @@ INLINE float NAME(max)(VEC a)
 	return a[0];
 }
 
-/* e^x = 2^n * e^r with n = round(x / ln 2) and |r| <= ln 2 / 2, where the series up to r^6 / 6! is good to the last bit or
- * two. Adding 1.5 * 2^23 rounds to an integer and leaves it in the low bits. Arguments are cut to the range
- * whose results are normal numbers. */
+/* e^x = 2^n * e^r with n = round(x / ln 2) and |r| <= ln 2 / 2, where the series up to r^6 / 6! is
+ * good to the last bit or two. Adding 1.5 * 2^23 rounds to an integer and leaves it in the low
+ * bits. Arguments are cut to the range whose results are normal numbers. */
 INLINE VEC NAME(exp)(VEC x)
 {
 	const float round = 12582912.0f, log2e = 1.44269504f;
@@ -104,13 +102,14 @@ INLINE VEC NAME(exp)(VEC x)
 	return p * (VEC)(((WORDS)t + 127) << 23);
 }
 
-/* --- matrix products ----------------------------------------------------------------------------- */
+/* --- matrix products ------------------------------------------------------------------------- */
 
 /* The matrix's elements from number `at` of a block on. */
 INLINE const void *NAME(block)(const struct matrix *m, uint32_t block, size_t at, const bool int8)
 {
-	return (const char *)m->packed +
-		((size_t)block * m->cols * MATRIX_BLOCK + at) * (int8 ? sizeof(int8_t) : sizeof(float));
+	const size_t item = int8 ? sizeof(int8_t) : sizeof(float);
+
+	return (const char *)m->packed + ((size_t)block * m->cols * MATRIX_BLOCK + at) * item;
 }
 
 INLINE VEC NAME(weight)(const void *from, size_t at, const bool int8)
@@ -120,7 +119,8 @@ INLINE VEC NAME(weight)(const void *from, size_t at, const bool int8)
 	return NAME(load)((const float *)from + at);
 }
 
-/* A block of results: scaled (int8), added to what is there (add), and only its valid rows written. */
+/* A block of results: scaled (int8), added to what is there (add), and only its valid rows written.
+ */
 INLINE void NAME(put)(float *y, const VEC *sum, const float *scale, uint32_t valid, bool add)
 {
 	float edge[MATRIX_BLOCK] = { 0 }, *to = valid < MATRIX_BLOCK ? edge : y;
@@ -137,10 +137,11 @@ INLINE void NAME(put)(float *y, const VEC *sum, const float *scale, uint32_t val
 		memcpy(y, edge, valid * sizeof(*y));
 }
 
-#define TILE_MOST (VECS * (TILE_TOKENS * TILE_BLOCKS > LONE_BLOCKS ? TILE_TOKENS * TILE_BLOCKS : LONE_BLOCKS))
+#define TILE_SIZE (TILE_TOKENS * TILE_BLOCKS)
+#define TILE_MOST (VECS * (TILE_SIZE > LONE_BLOCKS ? TILE_SIZE : LONE_BLOCKS))
 
-INLINE void NAME(tile)(const struct matrix *m, struct rows x, struct rows y, uint32_t block, bool add,
-	const int tokens, const int blocks, const bool int8)
+INLINE void NAME(tile)(const struct matrix *m, struct rows x, struct rows y, uint32_t block,
+	bool add, const int tokens, const int blocks, const bool int8)
 {
 	const void *w[TILE_MOST]; /* where each of the tile's vectors of a column begins */
 	VEC even[TILE_MOST], odd[TILE_MOST];
@@ -192,16 +193,20 @@ INLINE struct rows NAME(skip)(struct rows r, uint32_t n)
 	return (struct rows){ r.at + n * r.stride, r.stride };
 }
 
-/* All tokens for the blocks of one tile: the tile's weights stay in the first-level cache meanwhile. */
+/* All tokens for the blocks of one tile, whose weights stay in the first-level cache meanwhile. */
 INLINE void NAME(strip)(const struct matrix *m, struct rows x, struct rows y, uint32_t n,
-	uint32_t block, bool add, const int blocks, const bool int8)
+	uint32_t block, bool add, const int tokens, const int blocks, const bool int8)
 {
-	uint32_t t = 0;
-
-	for (; t + TILE_TOKENS <= n; t += TILE_TOKENS)
-		NAME(tile)(m, NAME(skip)(x, t), NAME(skip)(y, t), block, add, TILE_TOKENS, blocks, int8);
-	for (; t < n; t++)
-		NAME(tile)(m, NAME(skip)(x, t), NAME(skip)(y, t), block, add, 1, blocks, int8);
+	for (; n >= (uint32_t)tokens; n -= tokens) {
+		NAME(tile)(m, x, y, block, add, tokens, blocks, int8);
+		x.at += tokens * x.stride;
+		y.at += tokens * y.stride;
+	}
+	for (; n > 0; n--) {
+		NAME(tile)(m, x, y, block, add, 1, blocks, int8);
+		x.at += x.stride;
+		y.at += y.stride;
+	}
 }
 
 INLINE void NAME(span)(const struct matrix *m, struct rows x, struct rows y, uint32_t n,
@@ -211,13 +216,11 @@ INLINE void NAME(span)(const struct matrix *m, struct rows x, struct rows y, uin
 
 	if (n < TILE_TOKENS)
 		for (; b + LONE_BLOCKS <= last; b += LONE_BLOCKS)
-			for (uint32_t t = 0; t < n; t++)
-				NAME(tile)(m, NAME(skip)(x, t), NAME(skip)(y, t), b, add, 1, LONE_BLOCKS,
-					int8);
+			NAME(strip)(m, x, y, n, b, add, 1, LONE_BLOCKS, int8);
 	for (; b + TILE_BLOCKS <= last; b += TILE_BLOCKS)
-		NAME(strip)(m, x, y, n, b, add, TILE_BLOCKS, int8);
+		NAME(strip)(m, x, y, n, b, add, TILE_TOKENS, TILE_BLOCKS, int8);
 	for (; b < last; b++)
-		NAME(strip)(m, x, y, n, b, add, 1, int8);
+		NAME(strip)(m, x, y, n, b, add, TILE_TOKENS, 1, int8);
 }
 
 TARGET static void NAME(matmul)(const struct matrix *m, struct rows x, struct rows y, uint32_t n,
@@ -229,9 +232,10 @@ TARGET static void NAME(matmul)(const struct matrix *m, struct rows x, struct ro
 		NAME(span)(m, x, y, n, first, last, add, false);
 }
 
-/* --- one row ------------------------------------------------------------------------------------- */
+/* --- one row --------------------------------------------------------------------------------- */
 
-TARGET static void NAME(rmsnorm)(float *out, const float *x, const float *weight, size_t n, float eps)
+TARGET static void NAME(rmsnorm)(
+	float *out, const float *x, const float *weight, size_t n, float eps)
 {
 	VEC squares = { 0 };
 	float scale;
@@ -298,7 +302,7 @@ TARGET static void NAME(softmax)(float *x, size_t n)
 		NAME(store)(x + i, NAME(load)(x + i) * share);
 }
 
-/* --- attention ----------------------------------------------------------------------------------- */
+/* --- attention ------------------------------------------------------------------------------- */
 
 INLINE void NAME(scores)(float *scores, const float *q, const float *k, size_t n, size_t head_dim,
 	float scale)
@@ -319,7 +323,8 @@ INLINE void NAME(scores)(float *scores, const float *q, const float *k, size_t n
 
 #define DIMS 8 /* head dimensions mixed at once */
 
-/* Lanes of `v` past the last position may be anything, NaN too, and so are made zero, not multiplied by it. */
+/* Lanes of `v` past the last position may be anything, NaN too, and so are made zero, not
+ * multiplied by it. */
 INLINE void NAME(mix_block)(VEC *sum, const float *scores, const float *v, const size_t *dims,
 	size_t valid)
 {
@@ -337,8 +342,9 @@ INLINE void NAME(mix_block)(VEC *sum, const float *scores, const float *v, const
 	}
 }
 
-/* out[d] = share * sum over positions of scores * v[d], for DIMS dimensions (a short last group repeats
- * its last dimension). The sums across lanes of all of them are taken together, by folding pairs. */
+/* out[d] = share * sum over positions of scores * v[d], for DIMS dimensions (a short last group
+ * repeats its last dimension). The sums across lanes of all of them are taken together, by folding
+ * pairs. */
 INLINE void NAME(mix)(float *out, const float *scores, const float *v, size_t n, size_t head_dim,
 	size_t first, float share)
 {
@@ -366,8 +372,8 @@ INLINE void NAME(mix)(float *out, const float *scores, const float *v, size_t n,
 		out[first + d] = sums[d] * share;
 }
 
-TARGET static void NAME(attend)(float *out, const float *q, const float *k, const float *v, size_t n,
-	size_t head_dim, float scale, float *scores)
+TARGET static void NAME(attend)(float *out, const float *q, const float *k, const float *v,
+	size_t n, size_t head_dim, float scale, float *scores)
 {
 	float share;
 
@@ -387,6 +393,7 @@ static const struct kernels NAME(kernels) = {
 };
 
 #undef VECS
+#undef TILE_SIZE
 #undef TILE_MOST
 #undef INLINE
 #undef UNROLL

@@ -1,5 +1,5 @@
-/* One inference is one function that every member of the pool runs from end to end; between two lines of this table
- * all members meet:
+/* One inference is one function that every member of the pool runs from end to end; between two
+ * lines of this table all members meet:
  *
  *   phase                                split by          reads             writes
  *   normalise, query, key, value rows    rows of q, k, v   x                 q, k, v
@@ -9,14 +9,14 @@
  *   down rows, added                     rows of down      gate              x
  *   (after the last layer) normalise, logits               x                 logits
  *
- * Normalising is so little work that each member does it for itself. Every output row is computed by one member in an
- * order of its own, so the split changes nothing (kernels.h).
+ * Normalising is so little work that each member does it for itself. Every output row is computed
+ * by one member in an order of its own, so the split changes nothing (kernels.h).
  *
- * Only the last token's logits are wanted, and in the last layer nothing else depends on the other tokens but their keys
- * and values: from there on only the last token is computed.
+ * Only the last token's logits are wanted, and in the last layer nothing else depends on the other
+ * tokens but their keys and values: from there on only the last token is computed.
  *
- * Keys and values of a layer and KV head are [positions / 16][head_dim][16]: scores of 16 positions are one
- * vector, and so is a dimension of 16 values. */
+ * Keys and values of a layer and KV head are [positions / 16][head_dim][16]: scores of 16 positions
+ * are one vector, and so is a dimension of 16 values. */
 #include "core/sim/llama.h"
 
 #include <math.h>
@@ -85,7 +85,8 @@ static void turn(float *head, const float *turns, uint32_t half)
 
 static void store_column(float *head, uint32_t pos, const float *values, uint32_t head_dim)
 {
-	float *to = head + (size_t)(pos / MATRIX_BLOCK) * head_dim * MATRIX_BLOCK + pos % MATRIX_BLOCK;
+	float *to =
+		head + (size_t)(pos / MATRIX_BLOCK) * head_dim * MATRIX_BLOCK + pos % MATRIX_BLOCK;
 
 	for (uint32_t d = 0; d < head_dim; d++)
 		to[d * MATRIX_BLOCK] = values[d];
@@ -114,8 +115,8 @@ static void attend_head(const struct step *st, unsigned member, uint32_t layer, 
 			float *q = s->q.at + t * s->q.stride + h * hd;
 
 			turn(q, l->turns + (size_t)(st->past + t) * hd, hd / 2);
-			l->kernels->attend(s->mixed.at + t * s->mixed.stride + h * hd, q, keys, values,
-				st->past + t + 1, hd, scale, s->scores[member]);
+			l->kernels->attend(s->mixed.at + t * s->mixed.stride + h * hd, q, keys,
+				values, st->past + t + 1, hd, scale, s->scores[member]);
 		}
 	}
 }
@@ -176,8 +177,8 @@ static void run_step(void *arg, unsigned member)
 	multiply(l, member, head, normalise(l, member, last, 1, l->norm), logits, 1, false);
 }
 
-enum npu_error llama_forward(struct llama *l, struct llama_kv *kv, const int32_t *tokens, uint32_t n,
-	uint32_t past, float *logits)
+enum npu_error llama_forward(struct llama *l, struct llama_kv *kv, const int32_t *tokens,
+	uint32_t n, uint32_t past, float *logits)
 {
 	struct step st = { l, kv, n, past, logits };
 

@@ -1,5 +1,6 @@
-/* A LLaMA-architecture decoder: grouped-query attention, rotary positions (pairs i and i + head_dim / 2), RMSNorm,
- * SwiGLU. Weights have the names that Hugging Face gives them, matrices are [out, in], F32 or I8 with a scale a row:
+/* A LLaMA-architecture decoder: grouped-query attention, rotary positions (pairs i and i + head_dim
+ * / 2), RMSNorm, SwiGLU. Weights have the names that Hugging Face gives them, matrices are [out,
+ * in], F32 or I8 with a scale a row:
  *
  *   model.embed_tokens.weight [vocab, dim]           model.norm.weight [dim]
  *   lm_head.weight [vocab, dim], unless the embeddings are tied
@@ -19,7 +20,8 @@
 #include "core/sim/safetensors.h"
 
 struct llama_config {
-	uint32_t dim, hidden_dim, n_layers, n_heads, n_kv_heads, vocab_size, max_seq_len, max_batch_size;
+	uint32_t dim, hidden_dim, n_layers, n_heads, n_kv_heads, vocab_size, max_seq_len,
+		max_batch_size;
 	uint32_t ubatch; /* most tokens computed together */
 	double rope_theta, norm_eps;
 	bool tied_embeddings;
@@ -40,10 +42,11 @@ const struct llama_config *llama_config(const struct llama *l);
 struct llama_kv *llama_kv_new(const struct llama *l); /* NULL: no memory */
 void llama_kv_free(struct llama_kv *kv);              /* NULL is fine */
 
-/* Compute the n tokens (1..ubatch) at positions past.. of the sequence, whose earlier positions must have been computed;
- * past + n <= max_seq_len. Their keys and values go into `kv`; `logits` gets vocab_size floats for
- * the last. NPU_INVALID_VALUE, and nothing changed, for a token outside the vocabulary. */
-enum npu_error llama_forward(struct llama *l, struct llama_kv *kv, const int32_t *tokens, uint32_t n,
-	uint32_t past, float *logits);
+/* Compute the n tokens (1..ubatch) at positions past.. of the sequence, whose earlier positions
+ * must have been computed; past + n <= max_seq_len. Their keys and values go into `kv`; `logits`
+ * gets vocab_size floats for the last. NPU_INVALID_VALUE, and nothing changed, for a token outside
+ * the vocabulary. */
+enum npu_error llama_forward(struct llama *l, struct llama_kv *kv, const int32_t *tokens,
+	uint32_t n, uint32_t past, float *logits);
 
 #endif

@@ -1,4 +1,5 @@
-/* Building and freeing a model: weights by a table of names, then all the memory an inference will need. */
+/* Building and freeing a model: weights by a table of names, then all the memory an inference will
+ * need. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,7 +32,7 @@ enum npu_error llama_check(const struct llama_config *c)
 	return c->rope_theta > 0 && c->norm_eps >= 0 ? NPU_SUCCESS : NPU_INVALID_CALBIN;
 }
 
-/* --- weights --------------------------------------------------------------------------------------- */
+/* --- weights --------------------------------------------------------------------------------- */
 
 enum width { DIM, HEADS, KV_HEADS, HIDDEN };
 
@@ -82,17 +83,21 @@ static enum npu_error load_layer(struct llama *l, const struct safetensors *st, 
 	for (size_t i = 0; i < ARRAY_SIZE(layer_matrices); i++) {
 		enum npu_error code;
 
-		snprintf(name, sizeof(name), "model.layers.%u.%s.weight", number, layer_matrices[i].name);
+		snprintf(name, sizeof(name), "model.layers.%u.%s.weight", number,
+			layer_matrices[i].name);
 		code = matrix_load(st, name, width(l, layer_matrices[i].rows),
-			width(l, layer_matrices[i].cols), member_of(layer, layer_matrices[i].member));
+			width(l, layer_matrices[i].cols),
+			member_of(layer, layer_matrices[i].member));
 		if (code != NPU_SUCCESS)
 			return code;
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(layer_vectors); i++) {
 		enum npu_error code;
 
-		snprintf(name, sizeof(name), "model.layers.%u.%s.weight", number, layer_vectors[i].name);
-		code = matrix_load_vector(st, name, l->c.dim, member_of(layer, layer_vectors[i].member));
+		snprintf(name, sizeof(name), "model.layers.%u.%s.weight", number,
+			layer_vectors[i].name);
+		code = matrix_load_vector(
+			st, name, l->c.dim, member_of(layer, layer_vectors[i].member));
 		if (code != NPU_SUCCESS)
 			return code;
 	}
@@ -113,7 +118,7 @@ static enum npu_error load_weights(struct llama *l, const struct safetensors *st
 	return code;
 }
 
-/* --- memory ---------------------------------------------------------------------------------------- */
+/* --- memory ---------------------------------------------------------------------------------- */
 
 /* Rows for a micro-batch; false: no memory. */
 static bool batch_rows(const struct llama *l, uint32_t values, struct rows *ret)

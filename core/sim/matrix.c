@@ -1,5 +1,5 @@
-/* Packing copies every weight once, at load: afterwards nothing depends on the file any more, and a matrix is
- * read front to back in exactly the order it lies in memory. */
+/* Packing copies every weight once, at load: afterwards nothing depends on the file any more, and a
+ * matrix is read front to back in exactly the order it lies in memory. */
 #include "core/sim/matrix.h"
 
 #include <stdio.h>

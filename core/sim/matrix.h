@@ -1,6 +1,7 @@
-/* A weight matrix [rows, cols] as the kernels read it: blocks of MATRIX_BLOCK rows, and in a block column
- * after column, so that one vector holds a column's MATRIX_BLOCK rows and a product needs no sum across
- * lanes. The last block is filled up with zero rows. Vectors are padded with zeros likewise. */
+/* A weight matrix [rows, cols] as the kernels read it: blocks of MATRIX_BLOCK rows, and in a block
+ * column after column, so that one vector holds a column's MATRIX_BLOCK rows and a product needs no
+ * sum across lanes. The last block is filled up with zero rows. Vectors are padded with zeros
+ * likewise. */
 #ifndef NPUFS_CORE_SIM_MATRIX_H
 #define NPUFS_CORE_SIM_MATRIX_H
 
@@ -35,8 +36,9 @@ static inline uint32_t matrix_blocks(const struct matrix *m)
 float *matrix_floats(size_t n);
 float *matrix_floats_raw(size_t n);
 
-/* Tensor `name`, F32, or I8 with a tensor "<name>_scale" of F32 [rows]. NPU_INVALID_CALBIN when it is missing,
- * NPU_INVALID_DATA_TYPE, NPU_INVALID_DATA_SHAPE. `ret` may be given to matrix_done() whatever came back. */
+/* Tensor `name`, F32, or I8 with a tensor "<name>_scale" of F32 [rows]. NPU_INVALID_CALBIN when it
+ * is missing, NPU_INVALID_DATA_TYPE, NPU_INVALID_DATA_SHAPE. `ret` may be given to matrix_done()
+ * whatever came back. */
 enum npu_error matrix_load(const struct safetensors *st, const char *name, uint32_t rows,
 	uint32_t cols, struct matrix *ret);
 void matrix_done(struct matrix *m);

@@ -1,12 +1,12 @@
-/* Everything waits at gates. A gate is a counter: opening it adds one and wakes sleepers, waiting at it means until
- * it is no longer the number one saw before. Waiters spin first (steps of an inference are microseconds
- * apart) and then sleep in the kernel (inferences may be hours apart).
+/* Everything waits at gates. A gate is a counter: opening it adds one and wakes sleepers, waiting
+ * at it means until it is no longer the number one saw before. Waiters spin first (steps of an
+ * inference are microseconds apart) and then sleep in the kernel (inferences may be hours apart).
  *
  *   start gate   opened by pool_run: members begin; with `stopping` set they end
  *   barrier gate opened by the last member to arrive
  *
- * No wake-up is lost: a sleeper announces itself before the kernel compares the counter, the opener adds before it
- * looks for sleepers, and both are sequentially consistent. */
+ * No wake-up is lost: a sleeper announces itself before the kernel compares the counter, the opener
+ * adds before it looks for sleepers, and both are sequentially consistent. */
 #include "core/sim/pool.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
-/* Threads that compute one thing together. Work is given as a function that is entered by every member at
- * once, with its number; members share the work by their number and meet at barriers. A pool of
- * one has no threads at all: the caller is member 0, and barriers cost nothing. */
+/* Threads that compute one thing together. Work is given as a function that is entered by every
+ * member at once, with its number; members share the work by their number and meet at barriers. A
+ * pool of one has no threads at all: the caller is member 0, and barriers cost nothing. */
 #ifndef NPUFS_CORE_SIM_POOL_H
 #define NPUFS_CORE_SIM_POOL_H
 

@@ -1,5 +1,6 @@
-/* Each JSON object has a table of its members: name, kind, where the value goes. An object is right when every
- * required member of its table is there with the right kind, and the count of members shows no other. */
+/* Each JSON object has a table of its members: name, kind, where the value goes. An object is right
+ * when every required member of its table is there with the right kind, and the count of members
+ * shows no other. */
 #include "core/sim/program.h"
 
 #include <fcntl.h>
@@ -83,7 +84,7 @@ static bool take_object(const struct json_value *object, const struct member_row
 	return found == json_count(object);
 }
 
-/* --- llama ----------------------------------------------------------------------------------------- */
+/* --- llama ----------------------------------------------------------------------------------- */
 
 #define LLAMA(kind, field) { #field, kind, false, offsetof(struct llama_config, field) }
 
@@ -110,7 +111,7 @@ static enum npu_error take_llama(const struct json_value *v, struct sim_program 
 	return llama_check(&p->llama);
 }
 
-/* --- graphs ---------------------------------------------------------------------------------------- */
+/* --- graphs ---------------------------------------------------------------------------------- */
 
 struct tensor_members {
 	const char *name, *dtype;
@@ -244,7 +245,8 @@ static enum npu_error take_graphs(const struct json_value *list, struct sim_prog
 	p->graphs = calloc(json_count(list), sizeof(*p->graphs));
 	if (!p->graphs)
 		return NPU_MEMORY_ALLOCATION;
-	for (const struct json_value *v = json_first(list); v && code == NPU_SUCCESS; v = json_next(v)) {
+	for (const struct json_value *v = json_first(list); v && code == NPU_SUCCESS;
+		v = json_next(v)) {
 		for (size_t i = 0; i < p->n_graphs; i++)
 			if (json_type(v) == JSON_OBJECT && json_member(v, "name") &&
 				json_string(json_member(v, "name")) &&
@@ -255,7 +257,7 @@ static enum npu_error take_graphs(const struct json_value *list, struct sim_prog
 	return code;
 }
 
-/* --- the whole ------------------------------------------------------------------------------------- */
+/* --- the whole ------------------------------------------------------------------------------- */
 
 struct root_members {
 	const char *format, *version, *architecture;
@@ -300,7 +302,8 @@ static enum npu_error take_root(const struct json_value *root, struct sim_progra
 	code = check_version(json_string(version), p->version);
 	if (code != NPU_SUCCESS)
 		return code;
-	if (!take_object(root, root_rows, ARRAY_SIZE(root_rows), &m) || strcmp(m.format, FORMAT) != 0)
+	if (!take_object(root, root_rows, ARRAY_SIZE(root_rows), &m) ||
+		strcmp(m.format, FORMAT) != 0)
 		return NPU_INVALID_CALBIN;
 	if (strcmp(m.architecture, "llama") == 0 && !m.graphs)
 		return take_llama(m.llama, p);

@@ -1,5 +1,6 @@
-/* What a calbin folder of the software NPU contains: its program.json, parsed and checked. (struct program
- * elsewhere is a configured program of any device; this is the software device's own description.)
+/* What a calbin folder of the software NPU contains: its program.json, parsed and checked. (struct
+ * program elsewhere is a configured program of any device; this is the software device's own
+ * description.)
  *
  *   FOLDER/program.json          this description
  *   FOLDER/weights.safetensors   the weights (safetensors.h)
@@ -17,8 +18,8 @@
  *       "ubatch": 16,                  tokens a prefill takes at most; at most max_seq_len
  *       "rope_theta": 10000.0, "norm_eps": 1e-05, "tied_embeddings": true } }
  *
- * It gives the programs prefill (tokens int32[ubatch]), decode (tokens int32[1]), both with output logits
- * float32[vocab_size], and kv_update (output kv_length int32[1]). Weights: llama.h.
+ * It gives the programs prefill (tokens int32[ubatch]), decode (tokens int32[1]), both with output
+ * logits float32[vocab_size], and kv_update (output kv_length int32[1]). Weights: llama.h.
  *
  *   { "format": "npufs-sim-program", "version": "0.7.6",
  *     "architecture": "graph",
@@ -27,11 +28,12 @@
  *       "inputs":  [ { "name": "x", "dtype": "float32", "shape": [1, 2] } ],
  *       "outputs": [ { "name": "y", "dtype": "float32", "shape": [1, 1] } ],
  *       "nodes": [
- *         { "op": "linear", "input": "x", "weight": "fc1.weight", "bias": "fc1.bias", "output": "h" },
+ *         { "op": "linear", "input": "x", "weight": "fc1.weight", "bias": "fc1.bias",
+ *           "output": "h" },
  *         { "op": "relu", "input": "h", "output": "a" }, ... ] } ] }
  *
- * gives one program a graph. Nodes run in order; a node reads graph inputs and earlier outputs; graph.h lists the
- * operators with the members each takes. Every value is float32. */
+ * gives one program a graph. Nodes run in order; a node reads graph inputs and earlier outputs;
+ * graph.h lists the operators with the members each takes. Every value is float32. */
 #ifndef NPUFS_CORE_SIM_PROGRAM_H
 #define NPUFS_CORE_SIM_PROGRAM_H
 
@@ -52,7 +54,8 @@
 enum sim_architecture { SIM_LLAMA, SIM_GRAPH };
 
 struct sim_node {
-	const char *op; /* borrowed from the program, as the names are; NULL where the node has none */
+	/* Borrowed from the program; NULL where the node has none. */
+	const char *op;
 	const char *input, *other, *weight, *bias, *output;
 	double eps; /* 0 where it has none */
 };
@@ -74,8 +77,8 @@ struct sim_program {
 	void *document; /* the parsed JSON, which owns the strings */
 };
 
-/* NPU_FILE_NOT_FOUND, NPU_INVALID_CALBIN, NPU_REQUIRE_NEWER_RT (a version after 0.7), NPU_INVALID_DATA_TYPE (a graph
- * tensor that is not float32). `folder` is a path. */
+/* NPU_FILE_NOT_FOUND, NPU_INVALID_CALBIN, NPU_REQUIRE_NEWER_RT (a version after 0.7),
+ * NPU_INVALID_DATA_TYPE (a graph tensor that is not float32). `folder` is a path. */
 enum npu_error sim_program_load(const char *folder, struct sim_program **ret);
 enum npu_error sim_program_parse(const char *text, size_t len, struct sim_program **ret);
 void sim_program_free(struct sim_program *p); /* NULL is fine */

@@ -1,6 +1,6 @@
-/* Parsing happens in three passes: the header's JSON to views (each in itself sound), the views by offset
- * (together they tile the data, so none overlaps another), the views by name (found by bisection, and a
- * duplicate would already have been refused as a duplicate JSON key). */
+/* Parsing happens in three passes: the header's JSON to views (each in itself sound), the views by
+ * offset (together they tile the data, so none overlaps another), the views by name (found by
+ * bisection, and a duplicate would already have been refused as a duplicate JSON key). */
 #include "core/sim/safetensors.h"
 
 #include <errno.h>
@@ -35,7 +35,8 @@ static const struct dtype_row dtype_rows[] = {
 	{ "I16", DTYPE_INT16, 2 },     { "U16", DTYPE_UINT16, 2 },    { "I32", DTYPE_INT32, 4 },
 	{ "U32", DTYPE_UINT32, 4 },    { "I64", DTYPE_INT64, 8 },     { "U64", DTYPE_UINT64, 8 },
 	{ "F16", DTYPE_FLOAT16, 2 },   { "F32", DTYPE_FLOAT32, 4 },   { "F64", DTYPE_FLOAT64, 8 },
-	{ "BF16", DTYPE_INVALID, 2 },  { "F8_E5M2", DTYPE_INVALID, 1 }, { "F8_E4M3", DTYPE_INVALID, 1 },
+	{ "BF16", DTYPE_INVALID, 2 },  { "F8_E5M2", DTYPE_INVALID, 1 },
+	{ "F8_E4M3", DTYPE_INVALID, 1 },
 };
 
 static const struct dtype_row *dtype_row(const char *name)

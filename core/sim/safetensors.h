@@ -2,8 +2,9 @@
  * {"name": {"dtype", "shape", "data_offsets": [begin, end]}, "__metadata__": {...}}, then the data.
  * The file is mapped read-only while the object lives; names and views die with it.
  *
- * NPU_FILE_NOT_FOUND when it cannot be opened, NPU_BROKEN_FILE for anything that is not exactly such a
- * file: every offset, size and product is checked, and the tensors must cover the data without holes. */
+ * NPU_FILE_NOT_FOUND when it cannot be opened, NPU_BROKEN_FILE for anything that is not exactly
+ * such a file: every offset, size and product is checked, and the tensors must cover the data
+ * without holes. */
 #ifndef NPUFS_CORE_SIM_SAFETENSORS_H
 #define NPUFS_CORE_SIM_SAFETENSORS_H
 

@@ -1,5 +1,6 @@
-/* The first byte: its lowest bit chooses text or JSON, the others the size of the pieces that the scanner is fed in.
- * Beyond crashes it is checked that the scanner, the parser and the renderer agree about the same bytes. */
+/* The first byte: its lowest bit chooses text or JSON, the others the size of the pieces that the
+ * scanner is fed in. Beyond crashes it is checked that the scanner, the parser and the renderer
+ * agree about the same bytes. */
 #include <errno.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -87,7 +88,8 @@ static void check_json(const char *text, size_t len, size_t piece)
 	check_fault(err, &f, len);
 	scan(&whole, text, len, len ? len : 1);
 	scan(&pieces, text, len, piece);
-	CHECK(whole.verdict == pieces.verdict && whole.offset == pieces.offset && whole.err == pieces.err);
+	CHECK(whole.verdict == pieces.verdict && whole.offset == pieces.offset &&
+		whole.err == pieces.err);
 	CHECK(whole.reason == pieces.reason);
 	CHECK((whole.verdict == JSON_COMPLETE) == (err == 0 || conversion));
 	if (err)
@@ -104,7 +106,8 @@ static void check_request(const struct request *r)
 	CHECK(!r->prompt || (r->prompt_len > 0 && strlen(r->prompt) == r->prompt_len));
 	CHECK(r->sampling.temperature >= 0 && r->sampling.temperature <= 2);
 	CHECK(r->sampling.top_p > 0 && r->sampling.top_p <= 1);
-	CHECK(r->max_new_tokens == -1 || (r->max_new_tokens >= 1 && r->max_new_tokens <= REQUEST_MAX_NEW_TOKENS));
+	CHECK(r->max_new_tokens == -1 ||
+		(r->max_new_tokens >= 1 && r->max_new_tokens <= REQUEST_MAX_NEW_TOKENS));
 	for (size_t i = 0; i < r->n_inputs; i++)
 		CHECK(r->inputs[i].data && tensor_bytes(&r->inputs[i].spec) >= 0);
 }

@@ -1,0 +1,36 @@
+#!/bin/sh
+# Who may include whom: fs/ -> core/, mountopts/; never the other way. Libraries stand behind one file each.
+set -u
+bad=0
+complain() {
+	echo "layers: $1"
+	echo "$2"
+	bad=1
+}
+check() { # check WHAT PATTERN FILES...
+	what=$1 pattern=$2
+	shift 2
+	found=$(grep -nE "$pattern" "$@" 2>/dev/null) && complain "$what" "$found"
+}
+below=$(find core mountopts -name '*.[ch]' -o -name '*.def' -path 'core/*')
+check "core/ and mountopts/ do not know fs/ or libfuse" '#include *[<"](fuse|fs/)' $below
+check "mountopts/ knows of core/ only buffers and faults" '#include "core/(device|engine|job|model)' \
+	$(find mountopts -name '*.[ch]')
+check "cJSON stands behind core/json.c" '#include *[<"](cjson|cJSON)' \
+	$(find core fs mountopts -name '*.[ch]' ! -path core/json.c)
+check "OpenSSL stands behind core/crypto.c" '#include *<openssl' \
+	$(find core fs mountopts -name '*.[ch]' ! -path core/crypto.c)
+check "only core/device.c calls a backend's table" '(->|\.)ops->(infer|wait|configure|create_|kv_|slice_)' \
+	$(find core -name '*.c' ! -path core/device.c)
+check "the arithmetic knows nothing of devices" '#include "core/(device|engine|generation)' \
+	$(find core/sim -name '*.[ch]')
+for f in $(find core fs mountopts -name '*.c'); do
+	h=${f%.c}.h
+	n=$(wc -l <"$f")
+	[ "$n" -le 600 ] || complain "over 600 lines" "$f: $n"
+	[ -e "$h" ] || continue
+	first=$(grep -m1 '^#include' "$f")
+	[ "$first" = "#include \"$h\"" ] || complain "own header first" "$f: $first"
+done
+[ $bad = 0 ] && echo "layers: ok"
+exit $bad
