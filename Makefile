@@ -64,7 +64,7 @@ help: ## this list
 
 $(BUILD)/fs/%.o: CPPFLAGS += $(shell pkg-config --cflags fuse3)
 # The arithmetic: vectorised, but with every IEEE rule that matters to it kept.
-$(BUILD)/core/sim/%.o: CFLAGS += -O3 -fno-math-errno -fno-trapping-math -ffp-contract=fast
+$(BUILD)/core/sim/%.o: CFLAGS += -O3 -fno-math-errno -fno-trapping-math -ffp-contract=off
 
 $(BUILD)/%.o: %.c
 	@mkdir -p $(@D)

@@ -1,241 +1,281 @@
-/* Verification, from the outside in: folders, manifest and signature, then each file. Nothing of the artifact is
- * used before what vouches for it was checked, and what is read later is checked again. */
-#include "core/artifact.h"
+/* The order of verification: folders by owner and mode, then the signature over the manifest's bytes, and only
+ * then is the manifest parsed and the files it lists are looked at. So whatever is parsed was signed. */
+#include "core/artifact_impl.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "core/files.h"
 #include "core/mem.h"
 
-#define REPAIR     "install the artifact again and sign it"
-#define MAX_PEM    65536
-#define OWN_FILES  2 /* manifest.json and manifest.sig */
+#define EXTRAS_NAMED_MAX 20 /* in the detail */
+#define SIGNATURE_MAX_BYTES 4096
 
-static int broken(struct fault *f, int err, enum npu_error device, const char *action,
-	const char *reason)
-{
-	fault_set(f, err, action, "%s", reason);
-	if (f)
-		f->device = device;
-	return err;
-}
+/* --- refusals ------------------------------------------------------------------------------------ */
 
-/* What a failed open or check of something means. */
-static int describe(struct fault *f, int err, const char *what)
-{
-	static const struct {
-		int err;
-		enum npu_error device;
-		const char *action, *reason;
-	} kinds[] = {
-		{ -ENOENT, NPU_FILE_NOT_FOUND, REPAIR, "is missing" },
-		{ -EPERM, NPU_BROKEN_FILE, "chown it to root and chmod go-w",
-			"has a wrong owner or can be written by others" },
-		{ -ELOOP, NPU_BROKEN_FILE, "put a plain file there", "is a link or no plain file" },
-		{ -ENOTDIR, NPU_BROKEN_FILE, "put a plain folder there", "is no folder" },
-		{ -EFBIG, NPU_BROKEN_FILE, REPAIR, "has another size than the manifest says" },
-		{ -EBADMSG, NPU_BROKEN_FILE, REPAIR, "has other content than was signed" },
-	};
-	char reason[200];
+#define IMPORT_AGAIN "import the artifact again and sign it"
 
-	for (size_t i = 0; i < ARRAY_SIZE(kinds); i++)
-		if (kinds[i].err == err) {
-			snprintf(reason, sizeof reason, "%s %s", what, kinds[i].reason);
-			return broken(f, err, kinds[i].device, kinds[i].action, reason);
-		}
-	snprintf(reason, sizeof reason, "%s cannot be read: %s", what, strerror(-err));
-	return broken(f, err, NPU_BROKEN_FILE, "look at the store", reason);
-}
-
-/* --- who signed ----------------------------------------------------------------------------------------- */
-
-struct signature {
-	struct buf manifest, sig;
-	char signer[KEY_ID_SIZE];
+static const struct cause {
+	int err;
+	enum npu_error device;
+	const char *is, *action;
+} causes[] = {
+	{ -ENOENT, NPU_FILE_NOT_FOUND, "is missing", "restore it, or " IMPORT_AGAIN },
+	{ -ELOOP, NPU_INVALID_CALBIN, "is a link", "replace the link by what it points to" },
+	{ -EPERM, NPU_INVALID_CALBIN, "can be changed by others",
+		"give it to root or the daemon's user, and take write permission from group and others" },
+	{ -EINVAL, NPU_INVALID_CALBIN, "is not a plain file or folder where there must be one",
+		"remove it, or " IMPORT_AGAIN },
+	{ -ENAMETOOLONG, NPU_INVALID_CALBIN, "is nested too deep", "remove it" },
+	{ -EFBIG, NPU_BROKEN_FILE, "is larger than allowed", IMPORT_AGAIN },
+	{ -EBADMSG, NPU_BROKEN_FILE, "has other bytes than the manifest says", IMPORT_AGAIN },
+	{ -EEXIST, NPU_INVALID_CALBIN, "is not listed", "remove it, or " IMPORT_AGAIN },
+	{ -EKEYREJECTED, NPU_INVALID_CALBIN, "is not trusted", "add the signer's public key to the store" },
+	{ -ENOMEM, NPU_MEMORY_ALLOCATION, "did not fit in memory", "free memory, then try again" },
 };
 
-/* 0 when this key signed it. */
-static int try_key(int trust, const char *name, struct signature *s)
+static const struct cause *cause_of(int err)
 {
-	AUTO_BUF struct buf pem = BUF_INIT;
-	struct key *key = NULL;
-	int err = files_read(trust, name, MAX_PEM, &pem);
+	static const struct cause other = { 0, NPU_BROKEN_FILE, NULL, "look at the disk and at the file" };
 
-	if (!err)
-		err = key_from_public_pem(buf_text(&pem), pem.len, &key);
-	if (!err)
-		err = key_verify(key, s->manifest.data, s->manifest.len, (unsigned char *)s->sig.data,
-			s->sig.len);
-	if (!err)
-		key_id(key, s->signer);
-	key_free(key);
+	for (size_t i = 0; i < ARRAY_SIZE(causes); i++)
+		if (causes[i].err == err)
+			return &causes[i];
+	return &other;
+}
+
+int artifact_code(const struct findings *to, int err)
+{
+	if (to->f)
+		to->f->device = cause_of(err)->device;
 	return err;
 }
 
-static bool is_pem(const char *name)
+int artifact_refuse(const struct findings *to, int err, const char *what, const char *name)
 {
-	size_t n = strlen(name);
+	const struct cause *c = cause_of(err);
 
-	return n > 4 && strcmp(name + n - 4, ".pem") == 0;
+	if (c->is)
+		fault_set(to->f, err, c->action, "%s %s", what, c->is);
+	else
+		fault_set(to->f, err, c->action, "%s could not be read: %s", what, fault_errno_name(err));
+	if (to->detail && name)
+		buf_printf(to->detail, "%s\n", name);
+	return artifact_code(to, err);
 }
 
-static int find_signer(int store, struct signature *s, struct fault *f)
+int artifact_refuse_missing(const struct findings *to, int err, const char *what, const char *if_missing)
 {
-	AUTO_CLOSE int trust = -1;
-	char **names = NULL;
-	int found = -EKEYREJECTED;
-	int err = files_open_dir(store, "trust", &trust);
-
-	if (err)
-		return describe(f, err, "the trust folder");
-	if (s->sig.len != ED25519_SIG_SIZE)
-		return broken(f, -EBADMSG, NPU_BROKEN_FILE, "sign it: npufs-admin artifact sign",
-			"the signature is not one");
-	err = files_list(trust, &names);
-	for (char **n = names; !err && found && *n; n++) {
-		int tried = is_pem(*n) ? try_key(trust, *n, s) : -EBADMSG;
-
-		if (tried == -EPERM || tried == -ELOOP)
-			err = describe(f, tried, "a key of the trust folder");
-		found = tried ? found : 0;
-	}
-	files_list_free(names);
-	if (err || !found)
-		return err;
-	return broken(f, found, NPU_BROKEN_FILE,
-		"trust its signer: npufs-admin store trust; or sign it with a trusted key",
-		"no trusted key made this signature over this manifest");
+	artifact_refuse(to, err, what, NULL);
+	if (err == -ENOENT && to->f)
+		snprintf(to->f->action, sizeof to->f->action, "%s", if_missing);
+	return err;
 }
 
-static int read_signature(int dir, struct signature *s, struct fault *f)
-{
-	int err = files_read(dir, "manifest.json", MANIFEST_MAX_BYTES, &s->manifest);
+/* --- content ------------------------------------------------------------------------------------- */
 
-	if (err)
-		return describe(f, err, "the manifest");
-	err = files_read(dir, "manifest.sig", 4096, &s->sig);
-	return err ? describe(f, err, "the signature") : 0;
+struct content {
+	const struct manifest *m;
+	struct findings to;
+	size_t extras;
+};
+
+#define WHAT_SIZE 64
+
+static const char *what_is(const struct manifest *m, const struct file_spec *file, char ret[WHAT_SIZE])
+{
+	if (file)
+		snprintf(ret, WHAT_SIZE, "file number %zu of the manifest", (size_t)(file - m->files) + 1);
+	else
+		snprintf(ret, WHAT_SIZE, "something in the artifact's folder");
+	return ret;
 }
 
-/* --- files ------------------------------------------------------------------------------------------------ */
+static int refuse_file(const struct content *c, int err, const char *path)
+{
+	const struct file_spec *file = manifest_file(c->m, path);
+	char what[WHAT_SIZE];
 
-static int verify_file(int dir, const struct file_spec *file)
+	artifact_refuse(&c->to, err, what_is(c->m, file, what), path);
+	if (file && c->to.f)
+		snprintf(c->to.f->field, sizeof c->to.f->field, "files[%zu]", (size_t)(file - c->m->files));
+	return err;
+}
+
+static int count_extra(void *context, const char *path)
+{
+	struct content *c = context;
+
+	if (strcmp(path, MANIFEST_FILE) == 0 || strcmp(path, SIGNATURE_FILE) == 0 || manifest_file(c->m, path))
+		return 0;
+	if (c->to.detail && c->extras < EXTRAS_NAMED_MAX)
+		buf_printf(c->to.detail, "%s\n", path);
+	c->extras++;
+	return 0;
+}
+
+static int check_extras(struct content *c)
+{
+	if (c->extras == 0)
+		return 0;
+	fault_set(c->to.f, -EEXIST, cause_of(-EEXIST)->action,
+		"the artifact has %zu file%s that the manifest does not list", c->extras,
+		c->extras == 1 ? "" : "s");
+	return artifact_code(&c->to, -EEXIST);
+}
+
+static int wrong_size(const struct content *c, const struct file_spec *file, uint64_t size)
+{
+	char what[WHAT_SIZE];
+
+	refuse_file(c, -EFBIG, file->path);
+	if (c->to.f)
+		snprintf(c->to.f->reason, sizeof c->to.f->reason,
+			"%s has %" PRIu64 " bytes, %" PRIu64 " are listed", what_is(c->m, file, what), size,
+			file->size);
+	return -EFBIG;
+}
+
+static int check_file(const struct content *c, int dir, const struct file_spec *file)
 {
 	AUTO_CLOSE int fd = -1;
 	char hex[SHA256_HEX_SIZE];
 	uint64_t size;
-	int err = files_open(dir, file->path, &fd, &size);
+	int err = files_open(dir, file->path, FILES_OWN, &fd, &size);
 
-	if (!err && size != file->size)
-		err = -EFBIG;
-	if (!err)
-		err = files_digest(fd, hex);
-	if (!err && strcmp(hex, file->sha256) != 0)
-		err = -EBADMSG;
-	return err;
-}
-
-/* Others see the reason: it says which file by its number; the field has the name for an administrator. */
-static int blame_file(struct fault *f, int err, size_t i, const struct file_spec *file)
-{
-	char what[64];
-
-	snprintf(what, sizeof what, "file %zu of the artifact", i + 1);
-	describe(f, err, what);
-	if (f)
-		snprintf(f->field, sizeof f->field, "%.47s", file->path);
-	return err;
-}
-
-static int verify_files(int dir, const struct manifest *m, struct fault *f)
-{
-	size_t have = 0;
-	int err;
-
-	for (size_t i = 0; i < m->n_files; i++) {
-		err = verify_file(dir, &m->files[i]);
-		if (err)
-			return blame_file(f, err, i, &m->files[i]);
-	}
-	err = files_count(dir, &have);
 	if (err)
-		return describe(f, err, "something in the artifact");
-	if (have == m->n_files + OWN_FILES)
-		return 0;
-	fault_set(f, -EINVAL, "remove what does not belong there, or sign a manifest that lists it",
-		"the artifact has %zu files that the manifest does not list", have - m->n_files - OWN_FILES);
-	if (f)
-		f->device = NPU_BROKEN_FILE;
-	return -EINVAL;
+		return refuse_file(c, err, file->path);
+	if (size == file->size)
+		err = files_digest(fd, file->size, &size, hex);
+	if (err && err != -EFBIG)
+		return refuse_file(c, err, file->path);
+	if (err || size != file->size)
+		return wrong_size(c, file, size);
+	return strcmp(hex, file->sha256) == 0 ? 0 : refuse_file(c, -EBADMSG, file->path);
 }
 
-/* --- the whole ---------------------------------------------------------------------------------------------- */
+int artifact_check_content(int dir, const struct manifest *m, const struct findings *to)
+{
+	struct content c = { m, *to, 0 };
+	char where[FILES_PATH_MAX];
+	int err = files_walk(dir, FILES_OWN, count_extra, &c, where);
+
+	if (err)
+		return refuse_file(&c, err, where);
+	err = check_extras(&c);
+	for (size_t i = 0; !err && i < m->n_files; i++)
+		err = check_file(&c, dir, &m->files[i]);
+	return err;
+}
+
+/* --- verification -------------------------------------------------------------------------------- */
 
 static int open_artifact(const char *store, const char *alias, int *ret_store, int *ret_dir,
-	struct fault *f)
+	const struct findings *to)
 {
 	AUTO_CLOSE int models = -1;
 	int err;
 
-	if (!alias_valid(alias))
-		return broken(f, -EINVAL, NPU_INVALID_VALUE, "use letters, digits, dot, dash, underscore",
-			"the alias is not valid");
-	err = files_open_dir(AT_FDCWD, store, ret_store);
+	if (!alias_valid(alias)) {
+		fault_set(to->f, -EINVAL, "use letters, digits and . _ -, the first a letter or digit",
+			"the alias is not well-formed");
+		return artifact_code(to, -EINVAL);
+	}
+	err = files_open_root(store, FILES_OWN, ret_store);
 	if (err)
-		return describe(f, err, "the store");
-	err = files_open_dir(*ret_store, "models", &models);
+		return artifact_refuse_missing(to, err, "the store's folder", MAKE_STORE);
+	err = files_open_folder(*ret_store, MODELS_FOLDER, FILES_OWN, &models);
 	if (err)
-		return describe(f, err, "the models folder");
-	err = files_open_dir(models, alias, ret_dir);
-	return err ? describe(f, err, "the artifact's folder") : 0;
+		return artifact_refuse_missing(to, err, "the store's models folder", MAKE_STORE);
+	err = files_open_folder(models, alias, FILES_OWN, ret_dir);
+	return err ? artifact_refuse_missing(to, err, "the artifact's folder",
+			     "use an alias that the store's models folder has") : 0;
 }
 
-static int fill(struct artifact *a, const char *store, const char *alias, struct fault *f)
+static int load_part(int dir, const char *name, uint64_t most, const char *what, struct buf *ret,
+	const struct findings *to)
 {
-	struct signature s = { .manifest = BUF_INIT, .sig = BUF_INIT };
-	AUTO_CLOSE int root = -1;
-	AUTO_CLOSE int dir = -1;
-	int err = open_artifact(store, alias, &root, &dir, f);
+	int err = files_load(dir, name, FILES_OWN, most, ret);
 
-	if (!err)
-		err = read_signature(dir, &s, f);
-	if (!err)
-		err = find_signer(root, &s, f);
-	if (!err)
-		err = manifest_parse(s.manifest.data, s.manifest.len, true, &a->manifest, f);
-	if (!err)
-		err = verify_files(dir, a->manifest, f);
-	if (!err) {
-		sha256_hex(s.manifest.data, s.manifest.len, a->sha256);
-		memcpy(a->signer, s.signer, sizeof a->signer);
-		strcpy(a->alias, alias);
-		if (asprintf(&a->dir, "%s/models/%s", store, alias) < 0) {
-			a->dir = NULL;
-			err = -ENOMEM;
-		}
-	}
-	buf_done(&s.manifest);
-	buf_done(&s.sig);
+	return err ? artifact_refuse(to, err, what, name) : 0;
+}
+
+static int load_signature(int dir, struct buf *ret, const struct findings *to)
+{
+	int err = load_part(dir, SIGNATURE_FILE, SIGNATURE_MAX_BYTES, "the manifest's signature", ret, to);
+
+	if (err == -ENOENT)
+		return artifact_refuse_missing(to, err, "the manifest's signature",
+			"sign it with npufs-admin artifact sign");
 	return err;
 }
 
-int artifact_verify(const char *store, const char *alias, struct artifact **ret, struct fault *f)
+static int parse_manifest(const struct buf *text, struct manifest **ret, const struct findings *to)
 {
-	struct artifact *a = calloc(1, sizeof *a);
-	int err = a ? fill(a, store, alias, f) : -ENOMEM;
+	int err = manifest_parse(buf_text(text), text->len, true, ret, to->f);
 
+	return err ? artifact_code(to, err == -ENOMEM ? err : -EINVAL) : 0;
+}
+
+static int verify(struct artifact *a, int store, int dir, const struct findings *to)
+{
+	AUTO_BUF struct buf text = BUF_INIT, sig = BUF_INIT;
+	int err = load_part(dir, MANIFEST_FILE, MANIFEST_MAX_BYTES, "the manifest", &text, to);
+
+	if (!err)
+		err = load_signature(dir, &sig, to);
+	if (!err)
+		err = artifact_check_signature(store, &text, &sig, a->signer, to);
+	if (!err)
+		err = parse_manifest(&text, &a->manifest, to);
+	if (!err)
+		err = artifact_check_content(dir, a->manifest, to);
+	if (!err)
+		sha256_hex(text.data, text.len, a->sha256);
+	return err;
+}
+
+static int name_dir(struct artifact *a, const char *store, const char *alias)
+{
+	AUTO_FREE char *root = realpath(store, NULL);
+
+	if (!root)
+		return -errno;
+	strcpy(a->alias, alias);
+	return asprintf(&a->dir, "%s/" MODELS_FOLDER "/%s", root, alias) < 0 ? -ENOMEM : 0;
+}
+
+int artifact_inspect(const char *store, const char *alias, struct artifact **ret, struct fault *f,
+	struct buf *detail)
+{
+	const struct findings to = { f, detail };
+	AUTO_CLOSE int store_fd = -1, dir = -1;
+	struct artifact *a;
+	int err = open_artifact(store, alias, &store_fd, &dir, &to);
+
+	if (err)
+		return err;
+	a = calloc(1, sizeof *a);
+	err = a ? name_dir(a, store, alias) : -ENOMEM;
+	err = err ? artifact_refuse(&to, err, "the store's folder", NULL) : verify(a, store_fd, dir, &to);
 	if (err) {
 		artifact_free(a);
 		return err;
 	}
 	*ret = a;
 	return 0;
+}
+
+int artifact_verify(const char *store, const char *alias, struct artifact **ret, struct fault *f)
+{
+	return artifact_inspect(store, alias, ret, f, NULL);
 }
 
 void artifact_free(struct artifact *a)
@@ -247,57 +287,120 @@ void artifact_free(struct artifact *a)
 	free(a);
 }
 
+/* --- reading ------------------------------------------------------------------------------------- */
+
+static int read_file(const struct content *c, const char *dir, const struct file_spec *file,
+	struct buf *ret)
+{
+	AUTO_CLOSE int folder = -1;
+	char hex[SHA256_HEX_SIZE];
+	int err = files_open_folder(AT_FDCWD, dir, FILES_OWN, &folder);
+
+	if (err)
+		return artifact_refuse(&c->to, err, "the artifact's folder", NULL);
+	err = file->size > ARTIFACT_MAX_READ_BYTES ? -EFBIG : 0;
+	if (!err)
+		err = files_load(folder, file->path, FILES_OWN, file->size, ret);
+	if (err)
+		return refuse_file(c, err, file->path);
+	if (ret->len != file->size)
+		return wrong_size(c, file, ret->len);
+	sha256_hex(ret->data, ret->len, hex);
+	return strcmp(hex, file->sha256) == 0 ? 0 : refuse_file(c, -EBADMSG, file->path);
+}
+
 int artifact_read(const struct artifact *a, const struct file_spec *file, void **ret, size_t *ret_len,
 	struct fault *f)
 {
+	const struct content c = { a->manifest, { f, NULL }, 0 };
 	AUTO_BUF struct buf bytes = BUF_INIT;
-	AUTO_CLOSE int dir = -1;
-	char hex[SHA256_HEX_SIZE];
-	int err = files_open_dir(AT_FDCWD, a->dir, &dir);
+	int err = read_file(&c, a->dir, file, &bytes);
 
-	if (!err)
-		err = files_read(dir, file->path, file->size, &bytes);
-	if (!err && bytes.len != file->size)
-		err = -EFBIG;
-	if (!err) {
-		sha256_hex(buf_text(&bytes), bytes.len, hex);
-		err = strcmp(hex, file->sha256) == 0 ? 0 : -EBADMSG;
-	}
 	if (err)
-		return blame_file(f, err, (size_t)(file - a->manifest->files), file);
+		return err;
 	*ret_len = bytes.len;
-	*ret = bytes.data ? take_ptr(bytes.data) : calloc(1, 1);
-	return *ret ? 0 : -ENOMEM;
+	*ret = take_ptr(bytes.data);
+	return 0;
+}
+
+/* --- listing ------------------------------------------------------------------------------------- */
+
+/* A link is listed, though verification will refuse it: so its owner learns why. */
+static bool is_artifact(int models, const char *name)
+{
+	struct stat st;
+
+	if (!alias_valid(name) || fstatat(models, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return false;
+	return S_ISDIR(st.st_mode) || S_ISLNK(st.st_mode);
+}
+
+static int add_alias(char ***list, size_t *n, const char *name)
+{
+	char **more = realloc(*list, (*n + 2) * sizeof *more);
+
+	if (!more)
+		return -ENOMEM;
+	*list = more;
+	more[*n] = strdup(name);
+	if (!more[*n])
+		return -ENOMEM;
+	more[++*n] = NULL;
+	return 0;
+}
+
+static int compare_aliases(const void *a, const void *b)
+{
+	return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* Takes over `models`. */
+static int list_folder(int models, char ***list)
+{
+	DIR *dir = fdopendir(models);
+	const struct dirent *entry;
+	size_t n = 0;
+	int err = 0;
+
+	if (!dir) {
+		files_close(&models);
+		return -ENOMEM;
+	}
+	while (!err && (errno = 0, entry = readdir(dir)))
+		if (is_artifact(models, entry->d_name))
+			err = add_alias(list, &n, entry->d_name);
+	if (!err)
+		err = -errno;
+	closedir(dir);
+	if (!err && n)
+		qsort(*list, n, sizeof **list, compare_aliases);
+	return err;
 }
 
 int artifact_list(const char *store, char ***ret, struct fault *f)
 {
+	const struct findings to = { f, NULL };
 	AUTO_CLOSE int root = -1;
-	AUTO_CLOSE int models = -1;
-	char **names = NULL;
-	size_t kept = 0;
-	int err = files_open_dir(AT_FDCWD, store, &root);
+	char **list = calloc(1, sizeof *list);
+	int models, err = list ? files_open_root(store, FILES_OWN, &root) : -ENOMEM;
 
-	if (err)
-		return describe(f, err, "the store");
-	err = files_open_dir(root, "models", &models);
-	if (err)
-		return describe(f, err, "the store's models folder");
-	err = files_list(models, &names);
-	for (size_t i = 0; !err && names[i]; i++) {
-		if (alias_valid(names[i]))
-			names[kept++] = names[i];
-		else
-			free(names[i]);
-	}
-	if (err)
+	if (!err)
+		err = files_open_folder(root, MODELS_FOLDER, FILES_OWN, &models);
+	if (!err)
+		err = list_folder(models, &list);
+	if (err) {
+		artifact_list_free(list);
+		artifact_refuse_missing(&to, err, root < 0 ? "the store's folder" : "the store's models folder",
+			MAKE_STORE);
 		return err;
-	names[kept] = NULL;
-	*ret = names;
+	}
+	*ret = list;
 	return 0;
 }
 
 void artifact_list_free(char **aliases)
 {
-	files_list_free(aliases);
+	for (char **a = aliases; a && *a; a++)
+		free(*a);
+	free(aliases);
 }

@@ -1,302 +1,287 @@
-/* Making artifacts. A folder is built beside its place under another name, synced and renamed: it is there whole or
- * not at all. */
-#include "core/artifact.h"
+/* Stores, packages and signing, for npufs-admin. */
+#include "core/artifact_impl.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
-#include "core/artifact_make.h"
+#include "core/artifact_build.h"
 #include "core/files.h"
-#include "core/json.h"
+#include "core/files_write.h"
 #include "core/mem.h"
 
-#define MAX_KEY    65536
-#define COPY_PIECE 65536
+#define TEMPLATE_FILE "artifact.json"
+#define FOLDER_MODE   0755
 
-static int failed(struct fault *f, int err, const char *what, const char *path)
+/* --- a store ------------------------------------------------------------------------------------- */
+
+static const struct {
+	const char *name;
+	mode_t mode;
+} store_folders[] = {
+	{ MODELS_FOLDER, 0755 }, { TRUST_FOLDER, 0755 }, { "approvers", 0755 }, { "evidence", 0755 },
+	{ "jobs", 0700 },	 { "audit", 0700 },
+};
+
+static int cannot_make(struct fault *f, int err, const char *name)
 {
-	fault_set(f, err, "", "%s %s: %s", what, path, strerror(-err));
-	return err;
+	return fault_set(f, err, "see who owns it and the folder around it", "cannot make %s: %s", name,
+		strerror(-err));
 }
-
-/* --- a store ---------------------------------------------------------------------------------------------- */
 
 int store_init(const char *store, struct fault *f)
 {
-	static const struct {
-		const char *name;
-		mode_t mode;
-	} folders[] = {
-		{ "", 0755 }, { "/models", 0755 }, { "/trust", 0755 }, { "/approvers", 0755 },
-		{ "/evidence", 0755 }, { "/jobs", 0700 }, { "/audit", 0700 },
-	};
-	char path[4096];
+	const struct findings to = { f, NULL };
+	AUTO_CLOSE int root = -1;
+	int err = files_make_folder(AT_FDCWD, store, FOLDER_MODE);
 
-	for (size_t i = 0; i < ARRAY_SIZE(folders); i++) {
-		if ((size_t)snprintf(path, sizeof path, "%s%s", store, folders[i].name) >= sizeof path)
-			return failed(f, -ENAMETOOLONG, "cannot make", store);
-		if (mkdir(path, 0700) == 0 && chmod(path, folders[i].mode) == 0)
-			continue;
-		if (errno != EEXIST)
-			return failed(f, -errno, "cannot make", path);
+	if (err)
+		return cannot_make(f, err, "the store's folder");
+	err = files_open_root(store, FILES_OWN, &root);
+	if (err)
+		return artifact_refuse(&to, err, "the store's folder", NULL);
+	for (size_t i = 0; !err && i < ARRAY_SIZE(store_folders); i++) {
+		err = files_make_folder(root, store_folders[i].name, store_folders[i].mode);
+		if (err)
+			cannot_make(f, err, store_folders[i].name);
 	}
-	return 0;
-}
-
-/* --- building a folder beside its place --------------------------------------------------------------------- */
-
-int build_begin(const char *dest, struct build *b, struct fault *f)
-{
-	const char *slash = strrchr(dest, '/');
-	size_t folder = slash ? (size_t)(slash - dest) + 1 : 0;
-	struct stat st;
-
-	*b = (struct build){ .dest = dest, .dir = -1 };
-	if (!alias_valid(dest + folder))
-		return fault_set(f, -EINVAL, "use letters, digits, dot, dash, underscore; start with a "
-			"letter or digit", "\"%s\" is no alias", dest + folder);
-	if (lstat(dest, &st) == 0)
-		return fault_set(f, -EEXIST, "remove it, or choose another alias", "%s is there already",
-			dest);
-	if (snprintf(b->path, sizeof b->path, "%.*s.%s.XXXXXX", (int)folder, dest, dest + folder) >=
-		(int)sizeof b->path)
-		return failed(f, -ENAMETOOLONG, "cannot make", dest);
-	if (!mkdtemp(b->path))
-		return fault_set(f, -errno, "make the store first: npufs-admin store init",
-			"cannot make a folder for %s: %s", dest, strerror(errno));
-	b->dir = open(b->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (b->dir < 0 || fchmod(b->dir, 0755) < 0)
-		return failed(f, -errno, "cannot open", b->path);
-	return 0;
-}
-
-static int make_folders(int dir, const char *path)
-{
-	char part[MANIFEST_PATH_MAX + 1];
-
-	for (const char *slash = strchr(path, '/'); slash; slash = strchr(slash + 1, '/')) {
-		snprintf(part, sizeof part, "%.*s", (int)(slash - path), path);
-		if (mkdirat(dir, part, 0755) < 0 && errno != EEXIST)
-			return -errno;
-		if (fchmodat(dir, part, 0755, 0) < 0)
-			return -errno;
-	}
-	return 0;
-}
-
-int build_file(struct build *b, const char *path, const void *bytes, size_t len, struct fault *f)
-{
-	int err = make_folders(b->dir, path);
-
-	if (!err)
-		err = files_write_new(b->dir, path, 0644, bytes, len);
-	return err ? failed(f, err, "cannot write", path) : 0;
-}
-
-int build_end(struct build *b, int err, struct fault *f)
-{
-	if (!err && fsync(b->dir) < 0)
-		err = failed(f, -errno, "cannot sync", b->path);
-	if (!err && rename(b->path, b->dest) < 0)
-		err = failed(f, -errno, "cannot rename to", b->dest);
-	if (err && b->path[0])
-		files_remove_tree(AT_FDCWD, b->path);
-	if (b->dir >= 0)
-		close(b->dir);
 	return err;
 }
 
-/* --- the manifest of what was built --------------------------------------------------------------------------- */
-
-static int add_file(struct json_value *list, int dir, const char *path, struct fault *f)
+static int load_public_key(const char *path, struct key **ret, struct fault *f)
 {
+	AUTO_BUF struct buf pem = BUF_INIT;
 	AUTO_CLOSE int fd = -1;
-	char hex[SHA256_HEX_SIZE];
-	struct json_value *o;
-	uint64_t size;
-	int err = files_open(dir, path, &fd, &size);
+	int err = files_open_input(path, &fd);
 
 	if (!err)
-		err = files_digest(fd, hex);
+		err = files_read(fd, PEM_MAX_BYTES, &pem);
 	if (err)
-		return failed(f, err, "cannot read", path);
-	o = json_add_object(list, NULL);
-	json_add_string(o, "path", path);
-	json_add_uint(o, "size", size);
-	json_add_string(o, "sha256", hex);
-	return 0;
+		return fault_set(f, err, "name a file that is there and readable", "cannot read the key: %s",
+			strerror(-err));
+	err = key_from_public_pem(buf_text(&pem), pem.len, ret);
+	return err ? fault_set(f, err, "name the .pub.pem of npufs-admin key generate",
+			     "this is no Ed25519 public key in PEM") : 0;
 }
 
-/* Every file below the folder `at` (a path below dir; "" is dir itself), in order of names. */
-static int add_files(struct json_value *list, int dir, const char *at, struct fault *f)
+static int open_trust(const char *store, int *ret_fd, struct fault *f)
 {
-	AUTO_CLOSE int fd = -1;
-	char **names = NULL;
-	int err = files_open_dir(dir, at[0] ? at : ".", &fd);
+	const struct findings to = { f, NULL };
+	AUTO_CLOSE int root = -1;
+	int err = files_open_root(store, FILES_OWN, &root);
 
-	if (!err)
-		err = files_list(fd, &names);
 	if (err)
-		return failed(f, err, "cannot read", at);
-	for (char **n = names; !err && *n; n++) {
-		char path[MANIFEST_PATH_MAX + 1];
-		struct stat st;
-
-		if ((size_t)snprintf(path, sizeof path, "%s%s%s", at, at[0] ? "/" : "", *n) >= sizeof path)
-			err = failed(f, -ENAMETOOLONG, "cannot list", *n);
-		else if (fstatat(fd, *n, &st, AT_SYMLINK_NOFOLLOW) < 0)
-			err = failed(f, -errno, "cannot read", path);
-		else
-			err = S_ISDIR(st.st_mode) ? add_files(list, dir, path, f) : add_file(list, dir, path, f);
-	}
-	files_list_free(names);
-	return err;
+		return artifact_refuse_missing(&to, err, "the store's folder", MAKE_STORE);
+	err = files_open_folder(root, TRUST_FOLDER, FILES_OWN, ret_fd);
+	return err ? artifact_refuse_missing(&to, err, "the trust folder", MAKE_STORE) : 0;
 }
 
-int build_manifest(struct build *b, const char *template, size_t len, struct fault *f)
+static int write_public_key(int trust, const struct key *k, struct fault *f)
 {
-	AUTO_BUF struct buf text = BUF_INIT;
-	struct manifest *m = NULL;
-	struct json_value *from = NULL, *doc;
-	int err = manifest_parse(template, len, false, &m, f);
+	AUTO_BUF struct buf pem = BUF_INIT;
+	char id[KEY_ID_SIZE], name[KEY_ID_SIZE + 4];
+	int err = key_public_pem(k, &pem);
 
-	manifest_free(m);
-	m = NULL;
+	key_id(k, id);
+	snprintf(name, sizeof name, "%s.pem", id);
 	if (!err)
-		err = json_parse(template, len, &from, f);
+		err = files_write(trust, name, 0644, pem.data, pem.len);
+	return err && err != -EEXIST ? cannot_make(f, err, "the key in the trust folder") : 0;
+}
+
+int store_trust(const char *store, const char *key_path, char ret_id[KEY_ID_SIZE], struct fault *f)
+{
+	AUTO_CLOSE int trust = -1;
+	struct key *k;
+	int err = load_public_key(key_path, &k, f);
+
 	if (err)
 		return err;
-	doc = json_new_object();
-	for (const struct json_value *v = json_first(from); v; v = json_next(v))
-		json_add_copy(doc, json_key(v), v);
-	json_free(from);
-	err = add_files(json_add_array(doc, "files"), b->dir, "", f);
+	err = open_trust(store, &trust, f);
 	if (!err)
-		err = json_render(doc, true, &text);
-	json_free(doc);
+		err = write_public_key(trust, k, f);
 	if (!err)
-		err = manifest_parse(buf_text(&text), text.len, true, &m, f);
-	manifest_free(m);
-	return err ? err : build_file(b, "manifest.json", text.data, text.len, f);
-}
-
-/* --- from a package -------------------------------------------------------------------------------------------- */
-
-/* A package is somebody's folder, a checkout for one: who owns it does not matter, links are not followed. */
-static int read_plain(int package, const char *path, struct buf *out, struct fault *f)
-{
-	AUTO_CLOSE int fd = openat(package, path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-	ssize_t n = 1;
-
-	if (fd < 0)
-		return failed(f, -errno, "cannot read", path);
-	while (n > 0) {
-		char *room = buf_room(out, COPY_PIECE);
-
-		n = room ? read(fd, room, COPY_PIECE) : -1;
-		if (n > 0)
-			out->len += (size_t)n;
-	}
-	return n < 0 ? failed(f, -EIO, "cannot read", path) : 0;
-}
-
-static int copy_one(struct build *b, int package, const char *path, struct fault *f)
-{
-	AUTO_BUF struct buf bytes = BUF_INIT;
-	int err = read_plain(package, path, &bytes, f);
-
-	return err ? err : build_file(b, path, bytes.data, bytes.len, f);
-}
-
-static int copy_tree(struct build *b, int package, const char *at, struct fault *f)
-{
-	AUTO_CLOSE int fd = openat(package, at, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	char **names = NULL;
-	int err = fd < 0 ? -errno : files_list(fd, &names);
-
-	if (err)
-		return failed(f, err, "cannot read", at);
-	for (char **n = names; !err && *n; n++) {
-		char path[MANIFEST_PATH_MAX + 1];
-		struct stat st;
-
-		if ((size_t)snprintf(path, sizeof path, "%s/%s", at, *n) >= sizeof path)
-			err = failed(f, -ENAMETOOLONG, "cannot copy", *n);
-		else if (fstatat(fd, *n, &st, AT_SYMLINK_NOFOLLOW) < 0)
-			err = failed(f, -errno, "cannot read", path);
-		else
-			err = S_ISDIR(st.st_mode) ? copy_tree(b, package, path, f) : copy_one(b, package, path, f);
-	}
-	files_list_free(names);
+		key_id(k, ret_id);
+	key_free(k);
 	return err;
 }
 
-static int copy_package(struct build *b, int package, struct fault *f)
+/* --- from a package ------------------------------------------------------------------------------ */
+
+/* What else a package folder holds (a README, the script that made it) does not belong to the artifact. */
+static const char *const package_folders[] = { "calbin", "tokenizer", "golden" };
+
+struct copy {
+	struct artifact_build *build;
+	const char *name; /* of the folder that is copied */
+	int folder;
+	struct fault *f;
+};
+
+static int cannot_read(struct fault *f, int err, const char *folder, const char *path)
 {
-	static const char *const folders[] = { "calbin", "golden", "tokenizer" };
-	struct stat st;
+	const char *slash = path[0] ? "/" : "";
+
+	if (err == -ELOOP)
+		return fault_set(f, err, "put the file itself there", "%s%s%s is a link", folder, slash, path);
+	if (err == -EINVAL)
+		return fault_set(f, err, "remove it", "%s%s%s is not a plain file or folder", folder, slash,
+			path);
+	return fault_set(f, err, "see that the package is complete and readable", "cannot read %s%s%s: %s",
+		folder, slash, path, strerror(-err));
+}
+
+static int copy_file(void *context, const char *path)
+{
+	const struct copy *c = context;
+	AUTO_CLOSE int fd = -1;
+	char to[FILES_PATH_MAX];
+	uint64_t size;
+	int err = files_open(c->folder, path, FILES_ANY, &fd, &size);
+
+	if (err)
+		return cannot_read(c->f, err, c->name, path);
+	if (snprintf(to, sizeof to, "%s/%s", c->name, path) >= (int)sizeof to)
+		return cannot_read(c->f, -ENAMETOOLONG, c->name, path);
+	return artifact_build_copy(c->build, to, fd, c->f);
+}
+
+static int copy_folder(struct artifact_build *b, int package, const char *name, struct fault *f)
+{
+	AUTO_CLOSE int folder = -1;
+	struct copy c = { b, name, -1, f };
+	struct fault mine = FAULT_NONE;
+	char where[FILES_PATH_MAX];
+	int err = files_open_folder(package, name, FILES_ANY, &folder);
+
+	if (err)
+		return cannot_read(f, err, name, "");
+	c.folder = folder;
+	c.f = &mine;
+	err = files_walk(folder, FILES_ANY, copy_file, &c, where);
+	if (err && !mine.err)
+		return cannot_read(f, err, name, where);
+	if (err && f)
+		*f = mine;
+	return err;
+}
+
+static int copy_package(struct artifact_build *b, int package, struct fault *f)
+{
 	int err = 0;
 
-	for (size_t i = 0; !err && i < ARRAY_SIZE(folders); i++)
-		if (i == 0 || fstatat(package, folders[i], &st, AT_SYMLINK_NOFOLLOW) == 0)
-			err = copy_tree(b, package, folders[i], f);
+	for (size_t i = 0; !err && i < ARRAY_SIZE(package_folders); i++) {
+		struct stat st;
+
+		if (i > 0 && fstatat(package, package_folders[i], &st, AT_SYMLINK_NOFOLLOW) < 0)
+			continue;
+		err = copy_folder(b, package, package_folders[i], f);
+	}
 	return err;
 }
 
 int artifact_import_package(const char *package, const char *dest, struct fault *f)
 {
 	AUTO_BUF struct buf template = BUF_INIT;
-	AUTO_CLOSE int from = open(package, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	struct build b;
-	int err;
+	AUTO_CLOSE int from = -1;
+	struct artifact_build b;
+	int err = files_open_root(package, FILES_ANY, &from);
 
-	if (from < 0)
-		return failed(f, -errno, "no package", package);
-	err = read_plain(from, "artifact.json", &template, f);
+	if (err)
+		return cannot_read(f, err, "the package", "");
+	err = files_load(from, TEMPLATE_FILE, FILES_ANY, MANIFEST_MAX_BYTES, &template);
+	if (err)
+		return cannot_read(f, err, TEMPLATE_FILE, "");
+	err = artifact_build_begin(&b, dest, f);
 	if (err)
 		return err;
-	err = build_begin(dest, &b, f);
+	err = copy_package(&b, from, f);
 	if (!err)
-		err = copy_package(&b, from, f);
-	if (!err)
-		err = build_manifest(&b, template.data, template.len, f);
-	return build_end(&b, err, f);
+		err = artifact_build_manifest(&b, buf_text(&template), template.len, f);
+	return artifact_build_end(&b, err, f);
 }
 
-/* --- signing ---------------------------------------------------------------------------------------------------- */
+/* --- signing ------------------------------------------------------------------------------------- */
 
-int artifact_sign(const char *dir, const char *key_path, struct fault *f)
+static int read_key_file(const char *path, struct buf *ret, struct fault *f)
 {
-	AUTO_BUF struct buf pem = BUF_INIT, text = BUF_INIT;
 	AUTO_CLOSE int fd = -1;
-	unsigned char sig[ED25519_SIG_SIZE];
-	struct manifest *m = NULL;
-	struct key *key = NULL;
-	int err = files_read(AT_FDCWD, key_path, MAX_KEY, &pem);
+	struct stat st;
+	int err = files_open_input(path, &fd);
+
+	if (!err && fstat(fd, &st) < 0)
+		err = -errno;
+	if (!err && (st.st_mode & (S_IRWXG | S_IRWXO)))
+		return fault_set(f, -EPERM, "chmod 600 the key file; if others may have read it, make a new key",
+			"the private key can be read by others");
+	if (!err)
+		err = files_read(fd, PEM_MAX_BYTES, ret);
+	return err ? fault_set(f, err, "name a key of npufs-admin key generate",
+			     "cannot read the private key: %s", strerror(-err)) : 0;
+}
+
+static int load_key(const char *path, struct key **ret, struct fault *f)
+{
+	struct buf pem = BUF_INIT;
+	int err = read_key_file(path, &pem, f);
+
+	if (!err) {
+		err = key_from_private_pem(buf_text(&pem), pem.len, ret);
+		if (err)
+			fault_set(f, err, "name a key of npufs-admin key generate",
+				"this is no Ed25519 private key in PEM without passphrase");
+	}
+	if (pem.data)
+		explicit_bzero(pem.data, pem.cap);
+	buf_done(&pem);
+	return err;
+}
+
+/* Only what is there as the manifest says gets signed. */
+static int load_manifest(int dir, struct buf *text, const struct findings *to)
+{
+	struct manifest *m;
+	int err = files_load(dir, MANIFEST_FILE, FILES_OWN, MANIFEST_MAX_BYTES, text);
 
 	if (err)
-		return failed(f, err, "cannot read the key", key_path);
-	if (key_from_private_pem(buf_text(&pem), pem.len, &key))
-		return fault_set(f, -EINVAL, "make one with npufs-admin key generate",
-			"%s is no private Ed25519 key", key_path);
-	err = files_open_dir(AT_FDCWD, dir, &fd);
+		return artifact_refuse(to, err, "the manifest", MANIFEST_FILE);
+	err = manifest_parse(buf_text(text), text->len, true, &m, to->f);
+	if (err)
+		return err;
+	err = artifact_check_content(dir, m, to);
+	manifest_free(m);
+	return err;
+}
+
+static int write_signature(int dir, const struct key *k, const struct findings *to)
+{
+	AUTO_BUF struct buf text = BUF_INIT, sig = BUF_INIT;
+	int err = load_manifest(dir, &text, to);
+
+	if (err)
+		return err;
+	err = artifact_make_signature(k, &text, &sig);
 	if (!err)
-		err = files_read(fd, "manifest.json", MANIFEST_MAX_BYTES, &text);
-	if (err) {
-		failed(f, err, "cannot read the manifest of", dir);
-	} else {
-		err = manifest_parse(buf_text(&text), text.len, true, &m, f);
-		manifest_free(m);
-	}
-	if (!err)
-		err = key_sign(key, text.data, text.len, sig);
-	if (!err && (err = files_replace(fd, "manifest.sig", 0644, sig, sizeof sig)))
-		failed(f, err, "cannot write the signature in", dir);
-	key_free(key);
+		err = files_replace(dir, SIGNATURE_FILE, 0644, sig.data, sig.len);
+	return err ? fault_set(to->f, err, "see that there is room and permission, then try again",
+			     "cannot write the signature: %s", strerror(-err)) : 0;
+}
+
+int artifact_sign(const char *dir, const char *key_path, struct fault *f, struct buf *detail)
+{
+	const struct findings to = { f, detail };
+	AUTO_CLOSE int fd = -1;
+	struct key *k;
+	int err = files_open_root(dir, FILES_OWN, &fd);
+
+	if (err)
+		return artifact_refuse_missing(&to, err, "the artifact's folder", "name STORE/models/ALIAS");
+	err = load_key(key_path, &k, f);
+	if (err)
+		return err;
+	err = write_signature(fd, k, &to);
+	key_free(k);
 	return err;
 }

@@ -377,6 +377,8 @@ void device_slot_reset(struct slot *s)
 
 enum npu_error device_kv_open(struct device *d)
 {
+	enum npu_error code;
+
 	if (!d->configured)
 		return NPU_MISS_CONFIGURATION;
 	if (!d->ops->create_kv)
@@ -384,7 +386,8 @@ enum npu_error device_kv_open(struct device *d)
 	if (d->kv)
 		return NPU_MEMORY_ALREADY_REGISTERED;
 	count(CALL_KV);
-	return d->ops->create_kv(d->vdev, d->calbin, &d->kv);
+	code = d->ops->create_kv(d->vdev, d->calbin, &d->kv);
+	return code || d->kv ? code : NPU_MEMORY_ALLOCATION;
 }
 
 bool device_kv_can_allocate(struct device *d)

@@ -143,6 +143,7 @@ static int enqueue_locked(struct engine *e, struct job *j, const struct job_orde
 		err = job_queue(j, order);
 	if (err)
 		return err;
+	lock_cond_signal(&e->due);
 	if (order->deadline_ms && deadlines_add(&e->deadlines, job_deadline(j)))
 		return fault_set(f, -ENOMEM, "send it again later", "no memory for the deadline");
 	if (queue_push(&e->queues[order->model], job_queue_item(j))) {
@@ -174,11 +175,11 @@ void engine_cancel(struct engine *e, struct job *j)
 	bool waited;
 
 	fault_set(&f, -ECANCELED, "write the request again to run it", "the request was removed");
+	if (job_end(j, JOB_CANCELLED, NULL, &f)) /* first: what has ended is queued no more */
+		metrics_add_at(METRIC_JOBS_FINISHED, JOB_CANCELLED, 1);
 	lock_take(&e->lock);
 	waited = engine_forget_locked(e, j);
 	lock_drop(&e->lock);
-	if (job_end(j, JOB_CANCELLED, NULL, &f))
-		metrics_add_at(METRIC_JOBS_FINISHED, JOB_CANCELLED, 1);
 	if (waited)
 		job_put(j);
 }
@@ -207,6 +208,7 @@ void engine_counts(struct engine *e, uint64_t *ret_queued, uint64_t *ret_running
 static void release(struct engine *e)
 {
 	deadlines_done(&e->deadlines);
+	lock_cond_done(&e->due);
 	lock_cond_done(&e->idle);
 	lock_cond_done(&e->work);
 	lock_done(&e->lock);
@@ -215,11 +217,31 @@ static void release(struct engine *e)
 	free(e);
 }
 
+static void end_deadlines(struct engine *e)
+{
+	lock_take(&e->lock);
+	e->ended = true;
+	lock_cond_signal(&e->due);
+	lock_drop(&e->lock);
+	pthread_join(e->deadline_thread, NULL);
+}
+
+static int start_threads(struct engine *e)
+{
+	if (pthread_create(&e->deadline_thread, NULL, engine_deadline_main, e))
+		return -EAGAIN;
+	if (pthread_create(&e->thread, NULL, engine_main, e) == 0)
+		return 0;
+	end_deadlines(e);
+	return -EAGAIN;
+}
+
 int engine_new(const struct engine_config *c, struct models *models, struct health *health,
 	struct engine **ret)
 {
 	size_t n_models = models_count(models);
 	struct engine *e = calloc(1, sizeof *e);
+	int err;
 
 	if (!e)
 		return -ENOMEM;
@@ -230,11 +252,13 @@ int engine_new(const struct engine_config *c, struct models *models, struct heal
 	lock_init(&e->lock, RANK_ENGINE, "engine");
 	lock_cond_init(&e->work);
 	lock_cond_init(&e->idle);
+	lock_cond_init(&e->due);
 	e->queues = calloc(n_models ? n_models : 1, sizeof *e->queues);
 	e->active = calloc(c->max_active, sizeof *e->active);
-	if (!e->queues || !e->active || pthread_create(&e->thread, NULL, engine_main, e)) {
+	err = e->queues && e->active ? start_threads(e) : -ENOMEM;
+	if (err) {
 		release(e);
-		return -ENOMEM;
+		return err;
 	}
 	*ret = e;
 	return 0;
@@ -247,6 +271,8 @@ static void drain(struct engine *e, int64_t drain_ms)
 
 	lock_take(&e->lock);
 	e->draining = true;
+	health_set(e->health, HEALTH_DRAINING, "the daemon is stopping", NULL);
+	metrics_set(METRIC_HEALTH_STATE, HEALTH_DRAINING);
 	lock_cond_signal(&e->work);
 	while (!late && (e->running || e->queued))
 		late = lock_cond_wait_until(&e->idle, &e->lock, &until);
@@ -257,10 +283,9 @@ static void drain(struct engine *e, int64_t drain_ms)
 
 void engine_stop(struct engine *e, int64_t drain_ms)
 {
-	health_set(e->health, HEALTH_DRAINING, "the daemon is stopping", NULL);
-	metrics_set(METRIC_HEALTH_STATE, HEALTH_DRAINING);
 	drain(e, drain_ms);
 	pthread_join(e->thread, NULL);
+	end_deadlines(e);
 }
 
 void engine_free(struct engine *e)

@@ -1,5 +1,6 @@
 /* The engine: takes jobs, runs them on the one device, and is the only one who ends them (with the user, who
- * cancels). It has one thread of its own, the device's; nothing here blocks its callers.
+ * cancels). It has two threads of its own, the device's and one that keeps the deadlines while the device works or
+ * hangs; nothing here blocks its callers.
  *
  *   request -> admission -> a queue per model -> sequences in turn -> checks -> delivery (design.md 3) */
 #ifndef NPUFS_CORE_ENGINE_H

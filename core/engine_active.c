@@ -24,6 +24,50 @@ static void count_running(struct engine *e, size_t minus)
 	lock_drop(&e->lock);
 }
 
+/* --- leaving and failing --------------------------------------------------------------------------------- */
+
+static void leave(struct engine *e, size_t i)
+{
+	struct run *run = e->active[i].run;
+	enum npu_error code = run->ops->free(run);
+
+	if (code) {
+		metrics_device_error(code);
+		health_note_error(e->health, code);
+	}
+	for (size_t k = i + 1; k < e->n_active; k++)
+		e->active[k - 1] = e->active[k];
+	e->n_active--;
+	count_running(e, 1);
+}
+
+void engine_end_active(struct engine *e, const struct fault *why)
+{
+	while (e->n_active) {
+		struct job *j = e->active[0].job;
+
+		leave(e, 0);
+		engine_end(e, j, JOB_FAILED, NULL, why);
+	}
+}
+
+/* The table of errors says how far a failure reaches: beyond its job, the generation is opened anew. */
+static void fail_job(struct engine *e, struct job *j, const struct fault *why)
+{
+	struct fault others = FAULT_NONE;
+
+	if (why->device) {
+		metrics_device_error(why->device);
+		health_note_error(e->health, why->device);
+	}
+	engine_end(e, j, JOB_FAILED, NULL, why);
+	if (!why->device || npu_error_row(why->device)->taints <= NPU_TAINTS_FEATURE)
+		return;
+	fault_set(&others, -EIO, "send it again", "the device had to be recovered while the job ran");
+	engine_end_active(e, &others);
+	engine_recover(e, why);
+}
+
 /* --- begin ---------------------------------------------------------------------------------------------- */
 
 static int parse(const struct job *j, struct request **ret, struct fault *f)
@@ -57,9 +101,9 @@ void engine_begin(struct engine *e, struct job *j)
 	struct job_view v;
 
 	e->served++;
-	if (!job_start(j, e->generation->number)) { /* cancelled on its way here */
+	if (!job_start(j, e->generation->number)) { /* it ended on its way here */
 		count_running(e, 1);
-		job_put(j);
+		engine_end(e, j, JOB_CANCELLED, NULL, NULL);
 		return;
 	}
 	metrics_add(METRIC_JOBS_STARTED, 1);
@@ -67,28 +111,13 @@ void engine_begin(struct engine *e, struct job *j)
 	metrics_add(METRIC_QUEUE_TIME, v.queue_ns);
 	if (make_run(e, j, &run, &f)) {
 		count_running(e, 1);
-		engine_end(e, j, JOB_FAILED, NULL, &f);
+		fail_job(e, j, &f);
 		return;
 	}
 	e->active[e->n_active++] = (struct active){ .job = j, .run = run };
 }
 
 /* --- end ------------------------------------------------------------------------------------------------- */
-
-static void leave(struct engine *e, size_t i)
-{
-	struct run *run = e->active[i].run;
-	enum npu_error code = run->ops->free(run);
-
-	if (code) {
-		metrics_device_error(code);
-		health_note_error(e->health, code);
-	}
-	for (size_t k = i + 1; k < e->n_active; k++)
-		e->active[k - 1] = e->active[k];
-	e->n_active--;
-	count_running(e, 1);
-}
 
 static void deliver(struct engine *e, size_t i)
 {
@@ -109,40 +138,16 @@ static void deliver(struct engine *e, size_t i)
 	buf_done(&out);
 }
 
-void engine_end_active(struct engine *e, const struct fault *why)
-{
-	while (e->n_active) {
-		struct job *j = e->active[0].job;
-
-		leave(e, 0);
-		engine_end(e, j, JOB_FAILED, NULL, why);
-	}
-}
-
 /* --- step ------------------------------------------------------------------------------------------------ */
 
-/* The table of errors says how far a failure reaches: beyond its job, the generation is opened anew. */
-static bool reaches_further(const struct step_fault *f)
+/* Too busy to take a step: it is tried again later, a bounded number of times. */
+static bool try_again(struct engine *e, struct active *a, const struct step_fault *f)
 {
-	return f->fault.device && npu_error_row(f->fault.device)->taints > NPU_TAINTS_FEATURE;
-}
-
-static void step_failed(struct engine *e, size_t i, const struct step_fault *f)
-{
-	struct fault others = FAULT_NONE;
-	struct job *j = e->active[i].job;
-
-	if (f->fault.device) {
-		metrics_device_error(f->fault.device);
-		health_note_error(e->health, f->fault.device);
-	}
-	leave(e, i);
-	engine_end(e, j, JOB_FAILED, NULL, &f->fault);
-	if (!reaches_further(f))
-		return;
-	fault_set(&others, -EIO, "send it again", "the device had to be recovered while the job ran");
-	engine_end_active(e, &others);
-	engine_recover(e, &f->fault);
+	if (!f->again || npu_error_row(f->fault.device)->retry != NPU_RETRY_BOUNDED ||
+		a->tries == ENGINE_MAX_TRIES)
+		return false;
+	metrics_device_error(f->fault.device);
+	return engine_pause(e, 1LL << a->tries++);
 }
 
 static enum step step_one(struct engine *e, struct active *a, struct step_fault *f)
@@ -157,6 +162,7 @@ static enum step step_one(struct engine *e, struct active *a, struct step_fault 
 		return s;
 	health_note_progress(e->health);
 	e->recoveries = 0;
+	a->tries = 0;
 	err = piece.len ? job_append(a->job, piece.data, piece.len, e->config.output_bytes) : 0;
 	if (!err)
 		return s;
@@ -172,7 +178,7 @@ static bool step_job(struct engine *e, size_t i)
 
 	if (job_ended(j)) {
 		leave(e, i);
-		job_put(j);
+		engine_end(e, j, JOB_CANCELLED, NULL, NULL);
 		return false;
 	}
 	switch (step_one(e, &e->active[i], &f)) {
@@ -182,7 +188,10 @@ static bool step_job(struct engine *e, size_t i)
 		deliver(e, i);
 		return false;
 	case STEP_FAILED:
-		step_failed(e, i, &f);
+		if (try_again(e, &e->active[i], &f))
+			return true;
+		leave(e, i);
+		fail_job(e, j, &f.fault);
 		return false;
 	}
 	return true;

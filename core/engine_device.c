@@ -11,13 +11,21 @@
 #include "core/log.h"
 #include "core/metrics.h"
 
-static void set_state(struct engine *e, enum health_state s, const struct fault *why)
+static void show_state(struct engine *e, enum health_state s, const struct fault *why)
 {
 	if (why)
 		health_set_fault(e->health, s, why);
 	else
 		health_set(e->health, s, NULL, NULL);
 	metrics_set(METRIC_HEALTH_STATE, s);
+}
+
+static void set_state(struct engine *e, enum health_state s, const struct fault *why)
+{
+	lock_take(&e->lock);
+	if (!e->draining) /* that is what it then is until the end */
+		show_state(e, s, why);
+	lock_drop(&e->lock);
 	if (why)
 		log_warning("%s: %s", health_state_name(s), why->reason);
 	else
@@ -165,7 +173,13 @@ void engine_swap(struct engine *e, int model)
 {
 	struct fault f = FAULT_NONE;
 	int previous = e->current;
+	struct model_view v;
 
+	models_get(e->models, model, &v);
+	if (v.state == MODEL_FAILED) { /* nobody else need suffer for it */
+		engine_end_waiting(e, model, &v.fault);
+		return;
+	}
 	if (!e->device && open_device(e, &f)) {
 		fail(e, &f);
 		return;
@@ -185,6 +199,13 @@ void engine_swap(struct engine *e, int model)
 
 /* --- recovery ------------------------------------------------------------------------------------------- */
 
+/* An error that may be gone after a while; false when it is none, or the engine is to stop. */
+static bool may_pass(struct engine *e, const struct fault *f)
+{
+	return npu_error_row(f->device)->retry != NPU_RETRY_NO &&
+		engine_pause(e, ENGINE_RECOVERY_PAUSE_MS << e->recoveries);
+}
+
 void engine_recover(struct engine *e, const struct fault *why)
 {
 	struct fault f = *why;
@@ -193,9 +214,13 @@ void engine_recover(struct engine *e, const struct fault *why)
 	set_state(e, HEALTH_RECOVERING, why);
 	health_note_recovery(e->health);
 	close_generation(e);
-	if (++e->recoveries <= ENGINE_MAX_RECOVERIES && open_generation(e, model, &f) == 0) {
-		serve(e);
-		return;
+	while (++e->recoveries <= ENGINE_MAX_RECOVERIES) {
+		if (open_generation(e, model, &f) == 0) {
+			serve(e);
+			return;
+		}
+		if (!may_pass(e, &f))
+			break;
 	}
 	model_failed(e, model, &f);
 	fail(e, &f);

@@ -2,7 +2,8 @@
  *   engine.c         what callers see: admission, queues, cancel, start and stop
  *   engine_loop.c    the thread: what to do next
  *   engine_device.c  the device: verification, load, swap, recovery
- *   engine_active.c  the jobs on the device: begin, step, end */
+ *   engine_active.c  the jobs on the device: begin, step, end
+ *   engine_deadline.c  the other thread: ends jobs at their deadline */
 #ifndef NPUFS_CORE_ENGINE_IMPL_H
 #define NPUFS_CORE_ENGINE_IMPL_H
 
@@ -17,26 +18,33 @@
 #define ENGINE_SWAP_AFTER 64
 /* Recoveries in a row without a single good inference between them. */
 #define ENGINE_MAX_RECOVERIES 3
+/* A step that the device was too busy to take is tried so often again, after 1, 2, 4, ... ms. */
+#define ENGINE_MAX_TRIES 8
+/* Between two tries of one recovery: so long, then twice that. */
+#define ENGINE_RECOVERY_PAUSE_MS 100
 
 struct active {
 	struct job *job; /* counted */
 	struct run *run;
+	unsigned tries; /* of its next step */
 };
 
 struct engine {
 	struct engine_config config;
 	struct models *models;
 	struct health *health;
-	pthread_t thread;
+	pthread_t thread, deadline_thread;
 
 	struct lock lock;
 	struct lock_cond work; /* something to do came */
 	struct lock_cond idle; /* nothing runs any more */
+	struct lock_cond due;  /* another deadline came */
 	/* by lock */
 	struct queue *queues; /* one a model */
 	struct deadlines deadlines;
 	size_t queued, running;
 	bool draining, stopping;
+	bool ended; /* the device's thread has: no job is left */
 
 	/* the thread's own */
 	struct device *device;
@@ -51,6 +59,9 @@ struct engine {
 };
 
 void *engine_main(void *engine);
+void *engine_deadline_main(void *engine);
+/* Let the device's thread rest; false when it is to stop. */
+bool engine_pause(struct engine *e, int64_t ms);
 
 /* Take a job out of queue and deadlines; true when it was waiting. */
 bool engine_forget_locked(struct engine *e, struct job *j);

@@ -1,27 +1,10 @@
-/* The engine's thread. Each round: end what is past its deadline, decide which model the device serves, fill it
- * with waiting jobs of that model, one step for every job on it. It sleeps only when there is neither a
- * job on the device nor one waiting. */
+/* The device's thread. Each round: decide which model the device serves, fill it with waiting jobs of that model, one
+ * step for every job on it. It sleeps only when there is neither a job on the device nor one waiting. */
 #include "core/engine_impl.h"
 
 #include <errno.h>
 
 #include "core/clock.h"
-
-static bool any_waits_locked(const struct engine *e)
-{
-	return e->queued > 0;
-}
-
-static void sleep_locked(struct engine *e)
-{
-	int64_t next = deadlines_next(&e->deadlines);
-	struct timespec until = clock_timespec(next);
-
-	if (next == INT64_MAX)
-		lock_cond_wait(&e->work, &e->lock);
-	else
-		lock_cond_wait_until(&e->work, &e->lock, &until);
-}
 
 /* False when it is time to stop. */
 static bool wait_for_work(struct engine *e)
@@ -29,45 +12,14 @@ static bool wait_for_work(struct engine *e)
 	bool go_on;
 
 	lock_take(&e->lock);
-	while (!e->stopping && !e->n_active && !any_waits_locked(e) &&
-		deadlines_next(&e->deadlines) > clock_mono()) {
+	while (!e->stopping && !e->n_active && !e->queued) {
 		if (e->draining)
 			lock_cond_signal(&e->idle);
-		sleep_locked(e);
+		lock_cond_wait(&e->work, &e->lock);
 	}
 	go_on = !e->stopping;
 	lock_drop(&e->lock);
 	return go_on;
-}
-
-static struct job *pop_overdue(struct engine *e, bool *ret_waited)
-{
-	struct job *j = NULL;
-
-	lock_take(&e->lock);
-	if (deadlines_next(&e->deadlines) <= clock_mono()) {
-		j = job_of_deadline(deadlines_pop(&e->deadlines));
-		*ret_waited = engine_forget_locked(e, j);
-		job_get(j);
-	}
-	lock_drop(&e->lock);
-	return j;
-}
-
-/* A job on the device is answered here and leaves the device at its next step. */
-static void end_overdue(struct engine *e)
-{
-	struct fault f = FAULT_NONE;
-	bool waited = false;
-	struct job *j;
-
-	fault_set(&f, -ETIMEDOUT, "give a longer deadline_ms, or send it when less waits",
-		"the deadline passed");
-	while ((j = pop_overdue(e, &waited))) {
-		engine_end(e, j, JOB_EXPIRED, NULL, &f);
-		if (waited)
-			job_put(j);
-	}
 }
 
 static bool other_waits_locked(const struct engine *e, int *ret_model)
@@ -101,6 +53,19 @@ static int choose_model(struct engine *e)
 	return others ? other : own ? e->current : -1;
 }
 
+bool engine_pause(struct engine *e, int64_t ms)
+{
+	struct timespec until = clock_timespec(clock_mono() + ms * NS_PER_MS);
+	bool over = false, go_on;
+
+	lock_take(&e->lock);
+	while (!e->stopping && !over)
+		over = lock_cond_wait_until(&e->work, &e->lock, &until);
+	go_on = !e->stopping;
+	lock_drop(&e->lock);
+	return go_on;
+}
+
 static struct job *pop_job(struct engine *e)
 {
 	struct queue_item *item;
@@ -115,6 +80,15 @@ static struct job *pop_job(struct engine *e)
 	return item ? job_of_queue_item(item) : NULL;
 }
 
+/* Sequences that nobody has any more were not freed. */
+static void recover_room(struct engine *e)
+{
+	struct fault f = FAULT_NONE;
+
+	fault_from_device(&f, NPU_NOT_EXPECTED, "freeing KV sequences");
+	engine_recover(e, &f);
+}
+
 static void fill(struct engine *e)
 {
 	int model = choose_model(e);
@@ -127,6 +101,8 @@ static void fill(struct engine *e)
 			engine_swap(e, model);
 		return;
 	}
+	if (!e->n_active && !engine_has_room(e))
+		recover_room(e);
 	while (engine_has_room(e) && (j = pop_job(e)))
 		engine_begin(e, j);
 }
@@ -146,7 +122,6 @@ void *engine_main(void *engine)
 
 	engine_open(e);
 	while (wait_for_work(e)) {
-		end_overdue(e);
 		fill(e);
 		engine_step_all(e);
 	}

@@ -1,293 +1,235 @@
+/* Opening comes first and looking second, by fstat of what was opened: so what was looked at is what will be
+ * read. O_NONBLOCK keeps a FIFO from holding up the open, and means nothing for files and folders. */
 #include "core/files.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "core/mem.h"
+#define OPEN_FLAGS  (O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)
+#define CHUNK_BYTES (1u << 16)
 
-#define PIECE 65536
-
-void files_close(int fd)
+void files_close(int *fd)
 {
-	close(fd);
+	if (*fd >= 0)
+		close(*fd);
 }
 
-/* --- opening ------------------------------------------------------------------------------------------ */
+/* --- opening ------------------------------------------------------------------------------------- */
 
-static int check(int fd, mode_t type, struct stat *st)
+static bool others_can_write(const struct stat *st)
 {
-	if (fstat(fd, st) < 0)
-		return -errno;
-	if ((st->st_mode & S_IFMT) != type)
-		return type == S_IFDIR ? -ENOTDIR : -ELOOP;
-	if ((st->st_uid != 0 && st->st_uid != geteuid()) || (st->st_mode & 022))
-		return -EPERM;
+	if (st->st_uid != 0 && st->st_uid != geteuid())
+		return true;
+	return (st->st_mode & (S_IWGRP | S_IWOTH)) != 0;
+}
+
+/* `type` is S_IFREG, S_IFDIR, or 0 for either. */
+static int open_checked(int at, const char *name, int flags, mode_t type, enum files_trust trust,
+	int *ret_fd, struct stat *ret_st)
+{
+	int fd = openat(at, name, OPEN_FLAGS | flags);
+	int err = 0;
+
+	if (fd < 0)
+		return errno == ENXIO ? -EINVAL : -errno; /* ENXIO: a socket */
+	if (fstat(fd, ret_st) < 0)
+		err = -errno;
+	else if (type ? (ret_st->st_mode & S_IFMT) != type :
+			!S_ISREG(ret_st->st_mode) && !S_ISDIR(ret_st->st_mode))
+		err = -EINVAL;
+	else if (trust == FILES_OWN && others_can_write(ret_st))
+		err = -EPERM;
+	if (err) {
+		close(fd);
+		return err;
+	}
+	*ret_fd = fd;
 	return 0;
 }
 
-static int open_checked(int base, const char *name, int flags, mode_t type, int *ret_fd,
-	struct stat *st)
-{
-	int fd = openat(base, name, flags | O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
-	int err = fd < 0 ? -errno : check(fd, type, st);
-
-	if (err && fd >= 0)
-		close(fd);
-	if (!err)
-		*ret_fd = fd;
-	return err;
-}
-
-int files_open_dir(int base, const char *path, int *ret_fd)
+int files_open_root(const char *path, enum files_trust trust, int *ret_fd)
 {
 	struct stat st;
-	char name[256];
-	const char *rest = path;
-	int fd, next, err;
 
-	if (base == AT_FDCWD || !strchr(path, '/'))
-		return open_checked(base, path, O_DIRECTORY, S_IFDIR, ret_fd, &st);
-	fd = dup(base);
-	err = fd < 0 ? -errno : 0;
-	while (!err && *rest) {
-		size_t n = strcspn(rest, "/");
+	return open_checked(AT_FDCWD, path, 0, S_IFDIR, trust, ret_fd, &st);
+}
 
-		if (n >= sizeof name) {
-			err = -ENAMETOOLONG;
-			break;
-		}
-		memcpy(name, rest, n);
-		name[n] = '\0';
-		err = open_checked(fd, name, O_DIRECTORY, S_IFDIR, &next, &st);
-		if (!err) {
-			close(fd);
-			fd = next;
-			rest += n + (rest[n] == '/');
-		}
+int files_open_input(const char *path, int *ret_fd)
+{
+	struct stat st;
+
+	return open_checked(AT_FDCWD, path, 0, S_IFREG, FILES_ANY, ret_fd, &st);
+}
+
+int files_open_folder(int at, const char *name, enum files_trust trust, int *ret_fd)
+{
+	struct stat st;
+
+	return open_checked(at, name, O_NOFOLLOW, S_IFDIR, trust, ret_fd, &st);
+}
+
+/* The components before the last one are folders to go through. */
+int files_open(int at, const char *path, enum files_trust trust, int *ret_fd, uint64_t *ret_size)
+{
+	AUTO_CLOSE int folder = -1;
+	char name[NAME_MAX + 1];
+	const char *slash;
+	struct stat st;
+	int err;
+
+	for (; (slash = strchr(path, '/')); path = slash + 1) {
+		int next;
+
+		if (snprintf(name, sizeof name, "%.*s", (int)(slash - path), path) >= (int)sizeof name)
+			return -ENAMETOOLONG;
+		err = files_open_folder(folder < 0 ? at : folder, name, trust, &next);
+		if (err)
+			return err;
+		files_close(&folder);
+		folder = next;
 	}
-	if (!err)
-		*ret_fd = fd;
-	else if (fd >= 0)
-		close(fd);
-	return err;
-}
-
-int files_open(int base, const char *path, int *ret_fd, uint64_t *ret_size)
-{
-	const char *slash = strrchr(path, '/');
-	AUTO_FREE char *folder = slash && base != AT_FDCWD ? strndup(path, (size_t)(slash - path)) : NULL;
-	AUTO_CLOSE int dir = -1;
-	struct stat st;
-	int err = 0;
-
-	if (folder)
-		err = files_open_dir(base, folder, &dir);
-	if (!err)
-		err = open_checked(folder ? dir : base, folder ? slash + 1 : path, 0, S_IFREG, ret_fd, &st);
+	err = open_checked(folder < 0 ? at : folder, path, O_NOFOLLOW, S_IFREG, trust, ret_fd, &st);
 	if (!err)
 		*ret_size = (uint64_t)st.st_size;
 	return err;
 }
 
-/* --- reading ------------------------------------------------------------------------------------------ */
+/* --- reading ------------------------------------------------------------------------------------- */
 
-int files_read(int base, const char *path, uint64_t most, struct buf *out)
+static ssize_t read_some(int fd, void *to, size_t n)
+{
+	ssize_t got;
+
+	do
+		got = read(fd, to, n);
+	while (got < 0 && errno == EINTR);
+	return got < 0 ? -errno : got;
+}
+
+int files_read(int fd, uint64_t most, struct buf *out)
+{
+	size_t start = out->len;
+	ssize_t got;
+	char *to;
+
+	do {
+		to = buf_room(out, CHUNK_BYTES);
+		if (!to)
+			return -ENOMEM;
+		got = read_some(fd, to, CHUNK_BYTES);
+		out->len += got > 0 ? (size_t)got : 0;
+		out->data[out->len] = '\0';
+		if (out->len - start > most)
+			return -EFBIG;
+	} while (got > 0);
+	return (int)got;
+}
+
+int files_load(int at, const char *path, enum files_trust trust, uint64_t most, struct buf *out)
 {
 	AUTO_CLOSE int fd = -1;
 	uint64_t size;
-	ssize_t n = 1;
-	int err = files_open(base, path, &fd, &size);
+	int err = files_open(at, path, trust, &fd, &size);
 
-	if (!err && size > most)
-		err = -EFBIG;
-	while (!err && n > 0) {
-		char *room = buf_room(out, PIECE);
-
-		n = room ? read(fd, room, PIECE) : 0;
-		if (n < 0)
-			err = -errno;
-		else
-			out->len += (size_t)n;
-		if (out->len > most)
-			err = -EFBIG;
-	}
-	return err ? err : buf_error(out);
+	if (err)
+		return err;
+	return size > most ? -EFBIG : files_read(fd, most, out);
 }
 
-int files_digest(int fd, char ret_hex[SHA256_HEX_SIZE])
+int files_digest(int fd, uint64_t most, uint64_t *ret_size, char ret_hex[SHA256_HEX_SIZE])
 {
-	AUTO_FREE char *piece = malloc(PIECE);
-	struct sha256 *h = piece ? sha256_new() : NULL;
-	ssize_t n = 1;
+	AUTO_FREE char *chunk = malloc(CHUNK_BYTES);
+	struct sha256 *h = chunk ? sha256_new() : NULL;
+	char hex[SHA256_HEX_SIZE];
+	uint64_t size = 0;
+	ssize_t got;
 
 	if (!h)
 		return -ENOMEM;
-	while (n > 0) {
-		n = read(fd, piece, PIECE);
-		if (n > 0)
-			sha256_update(h, piece, (size_t)n);
-	}
-	sha256_finish(h, ret_hex);
-	return n < 0 ? -EIO : 0;
-}
-
-/* --- folders ------------------------------------------------------------------------------------------ */
-
-static bool is_dots(const char *name)
-{
-	return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
-}
-
-static DIR *open_stream(int dir)
-{
-	int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	DIR *d = fd < 0 ? NULL : fdopendir(fd);
-
-	if (!d && fd >= 0)
-		close(fd);
-	return d;
-}
-
-int files_count(int dir, size_t *ret_n)
-{
-	DIR *d = open_stream(dir);
-	struct dirent *e;
-	int err = d ? 0 : -errno;
-
-	while (!err && (e = readdir(d))) {
-		AUTO_CLOSE int fd = -1;
-		struct stat st;
-
-		if (is_dots(e->d_name))
-			continue;
-		err = open_checked(dir, e->d_name, O_DIRECTORY, S_IFDIR, &fd, &st);
-		if (err == -ENOTDIR) {
-			err = open_checked(dir, e->d_name, 0, S_IFREG, &fd, &st);
-			*ret_n += !err;
-		} else if (!err) {
-			err = files_count(fd, ret_n);
+	while ((got = read_some(fd, chunk, CHUNK_BYTES)) > 0) {
+		sha256_update(h, chunk, (size_t)got);
+		size += (uint64_t)got;
+		if (size > most) {
+			got = -EFBIG;
+			break;
 		}
 	}
-	if (d)
-		closedir(d);
-	return err;
-}
-
-static int by_name(const void *a, const void *b)
-{
-	return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
-int files_list(int dir, char ***ret)
-{
-	DIR *d = open_stream(dir);
-	char **names = calloc(1, sizeof *names);
-	size_t n = 0;
-	struct dirent *e;
-
-	while (d && names && (e = readdir(d))) {
-		char **more = e->d_name[0] == '.' ? NULL : realloc(names, (n + 2) * sizeof *names);
-
-		if (e->d_name[0] == '.')
-			continue;
-		if (more)
-			names = more;
-		if (!more || !(names[n] = strdup(e->d_name)))
-			break;
-		names[++n] = NULL;
-	}
-	if (d)
-		closedir(d);
-	if (!d || !names) {
-		free(names);
-		return -ENOMEM;
-	}
-	qsort(names, n, sizeof *names, by_name);
-	*ret = names;
+	sha256_finish(h, hex);
+	if (got < 0)
+		return (int)got;
+	strcpy(ret_hex, hex);
+	*ret_size = size;
 	return 0;
 }
 
-void files_list_free(char **names)
+/* --- walking ------------------------------------------------------------------------------------- */
+
+struct walk {
+	enum files_trust trust;
+	files_visitor *visit;
+	void *context;
+	char path[FILES_PATH_MAX];
+};
+
+static int walk_folder(struct walk *w, int fd, size_t len, unsigned depth);
+
+static int walk_entry(struct walk *w, int folder, const char *name, size_t len, unsigned depth)
 {
-	for (char **n = names; n && *n; n++)
-		free(*n);
-	free(names);
+	struct stat st;
+	int err, fd;
+
+	err = snprintf(w->path + len, sizeof w->path - len, "%s%s", len ? "/" : "", name);
+	if ((size_t)err >= sizeof w->path - len)
+		return -ENAMETOOLONG;
+	err = open_checked(folder, name, O_NOFOLLOW, 0, w->trust, &fd, &st);
+	if (err)
+		return err;
+	if (S_ISDIR(st.st_mode) && depth < FILES_DEPTH_MAX)
+		return walk_folder(w, fd, strlen(w->path), depth + 1);
+	close(fd);
+	return S_ISDIR(st.st_mode) ? -ENAMETOOLONG : w->visit(w->context, w->path);
 }
 
-int files_remove_tree(int base, const char *path)
+/* Takes over `fd`. */
+static int walk_folder(struct walk *w, int fd, size_t len, unsigned depth)
 {
-	int fd = openat(base, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	DIR *d = fd < 0 ? NULL : fdopendir(fd);
-	struct dirent *e;
+	DIR *dir = fdopendir(fd);
+	const struct dirent *entry;
+	int err = 0;
 
-	while (d && (e = readdir(d)))
-		if (!is_dots(e->d_name) && unlinkat(fd, e->d_name, 0) < 0)
-			files_remove_tree(fd, e->d_name);
-	if (d)
-		closedir(d);
-	else if (fd >= 0)
+	if (!dir) {
+		err = -errno;
 		close(fd);
-	return unlinkat(base, path, AT_REMOVEDIR) < 0 ? -errno : 0;
-}
-
-/* --- writing ------------------------------------------------------------------------------------------ */
-
-static int write_all(int fd, const char *bytes, size_t len)
-{
-	while (len) {
-		ssize_t n = write(fd, bytes, len);
-
-		if (n < 0 && errno != EINTR)
-			return -errno;
-		if (n > 0) {
-			bytes += n;
-			len -= (size_t)n;
-		}
+		return err;
 	}
-	return fsync(fd) < 0 ? -errno : 0;
-}
-
-int files_write_new(int base, const char *path, unsigned mode, const void *bytes, size_t len)
-{
-	int fd = openat(base, path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
-	int err = fd < 0 ? -errno : fchmod(fd, mode) < 0 ? -errno : write_all(fd, bytes, len);
-
-	if (fd >= 0)
-		close(fd);
-	if (err && fd >= 0)
-		unlinkat(base, path, 0);
+	while (!err) {
+		errno = 0;
+		entry = readdir(dir);
+		if (!entry) {
+			err = -errno;
+			break;
+		}
+		if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
+			err = walk_entry(w, fd, entry->d_name, len, depth);
+	}
+	closedir(dir);
 	return err;
 }
 
-static int sync_folder(int base, const char *path)
+int files_walk(int at, enum files_trust trust, files_visitor *visit, void *context,
+	char ret_where[FILES_PATH_MAX])
 {
-	const char *slash = strrchr(path, '/');
-	AUTO_FREE char *folder = slash ? strndup(path, slash == path ? 1 : (size_t)(slash - path))
-				       : strdup(".");
-	AUTO_CLOSE int fd = folder ? openat(base, folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+	struct walk w = { .trust = trust, .visit = visit, .context = context };
+	int fd = openat(at, ".", OPEN_FLAGS | O_DIRECTORY);
+	int err = fd < 0 ? -errno : walk_folder(&w, fd, 0, 0);
 
-	return fd >= 0 && fsync(fd) == 0 ? 0 : -EIO;
-}
-
-int files_replace(int base, const char *path, unsigned mode, const void *bytes, size_t len)
-{
-	char beside[4096];
-	int err;
-
-	if ((size_t)snprintf(beside, sizeof beside, "%s.new", path) >= sizeof beside)
-		return -ENAMETOOLONG;
-	unlinkat(base, beside, 0);
-	err = files_write_new(base, beside, mode, bytes, len);
-	if (!err && renameat(base, beside, base, path) < 0) {
-		err = -errno;
-		unlinkat(base, beside, 0);
-	}
-	return err ? err : sync_folder(base, path);
+	if (err && ret_where)
+		strcpy(ret_where, w.path);
+	return err;
 }

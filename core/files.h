@@ -1,45 +1,51 @@
-/* Reading and writing below a trusted folder without being led astray: nothing is followed that is a link, and what is
- * read must be owned by root or the daemon's user and not be writable by others. Errors are negative errnos;
- * -ELOOP for a link, -EPERM for an owner or mode that is not as it must be. */
+/* Reading below a trusted folder. Nothing is believed that others could have changed: each folder on the way and
+ * the file itself is opened by one plain name, never through a link, and must be owned by root or this
+ * process's user and be writable by nobody else. Errors of all these functions:
+ *
+ *   -ENOENT missing   -ELOOP a link   -EPERM owner or mode   -EINVAL neither file nor folder, or the other
+ *   -EFBIG larger than allowed        -ENAMETOOLONG nested too deep    and what the system says */
 #ifndef NPUFS_CORE_FILES_H
 #define NPUFS_CORE_FILES_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "core/buf.h"
 #include "core/crypto.h"
+#include "core/mem.h"
 
-/* Open a folder, checking it; `base` AT_FDCWD or a folder's descriptor, `path` of plain components, each of
- * which below `base` is checked too. */
-int files_open_dir(int base, const char *path, int *ret_fd);
-/* Open a file for reading, checking it and the folders on the way. */
-int files_open(int base, const char *path, int *ret_fd, uint64_t *ret_size);
+#define FILES_DEPTH_MAX 16   /* folders below the first */
+#define FILES_PATH_MAX  4096 /* bytes of a path below the first folder, with its NUL */
 
-int files_read(int base, const char *path, uint64_t most, struct buf *out); /* -EFBIG past `most` */
-int files_digest(int fd, char ret_hex[SHA256_HEX_SIZE]);
+#define AUTO_CLOSE AUTO_CLEANUP(files_close)
+void files_close(int *fd); /* -1 is fine */
 
-/* How many files are below a folder, folders not counted; each is checked. -ELOOP for anything else. */
-int files_count(int dir, size_t *ret_n);
+/* Whether to look at owners and modes. What an administrator imports may be anyone's: it is copied and
+ * then signed. */
+enum files_trust { FILES_OWN, FILES_ANY };
 
-/* Names in a folder, sorted, NULL-ended, without those that begin with a dot. Free with files_list_free(). */
-int files_list(int dir, char ***ret);
-void files_list_free(char **names);
+/* The folder or file itself, at a path that the administrator gave; links on the way are followed. */
+int files_open_root(const char *path, enum files_trust trust, int *ret_fd);
+int files_open_input(const char *path, int *ret_fd);
 
-/* Write a new file and sync it; -EEXIST when it is there. */
-int files_write_new(int base, const char *path, unsigned mode, const void *bytes, size_t len);
-/* Write a file anew: beside it, then renamed over it, all synced. */
-int files_replace(int base, const char *path, unsigned mode, const void *bytes, size_t len);
-/* Remove a folder and all below it. */
-int files_remove_tree(int base, const char *path);
+/* One folder in the folder `at`. */
+int files_open_folder(int at, const char *name, enum files_trust trust, int *ret_fd);
+/* A file at a relative path of plain components below `at`. */
+int files_open(int at, const char *path, enum files_trust trust, int *ret_fd, uint64_t *ret_size);
 
-static inline void files_close_cleanup(int *fd);
-#define AUTO_CLOSE __attribute__((cleanup(files_close_cleanup)))
-void files_close(int fd);
-static inline void files_close_cleanup(int *fd)
-{
-	if (*fd >= 0)
-		files_close(*fd);
-}
+/* The whole of a file, which must not be larger than `most`, appended to `out`. */
+int files_read(int fd, uint64_t most, struct buf *out);
+/* Open, read, close. */
+int files_load(int at, const char *path, enum files_trust trust, uint64_t most, struct buf *out);
+/* Digest from the present offset to the end; -EFBIG as soon as there are more than `most` bytes. */
+int files_digest(int fd, uint64_t most, uint64_t *ret_size, char ret_hex[SHA256_HEX_SIZE]);
+
+/* Visit every file below the open folder `at`, folders sorted in no order. `path` is relative to it. What is
+ * neither file nor folder is an error, as is what the visitor returns; then `path` of the culprit is in
+ * ret_where ("" where it is the folder itself), which may be NULL. */
+typedef int files_visitor(void *context, const char *path);
+int files_walk(int at, enum files_trust trust, files_visitor *visit, void *context,
+	char ret_where[FILES_PATH_MAX]);
 
 #endif

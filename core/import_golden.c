@@ -1,47 +1,58 @@
-/* The golden run of an imported model, computed here on the host in plain double arithmetic straight from llama2.c's own
- * layout: it shares nothing with the software device, so the two check each other. */
+/* Plain double arithmetic straight from llama2.c's own layout, rotating the pairs that it rotates: nothing is shared
+ * with the software device or with the conversion of the weights, so that agreement between them means something.
+ * All tokens go through a layer before the next layer begins. */
+#include "core/import_golden.h"
+
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/import_llama2c.h"
 #include "core/mem.h"
 
-#define TOKENS_MAX 8
-#define UBATCH     16
+#define BOS 1
 
 struct pass {
-	const struct llama2c *w;
-	int n, head, kv; /* tokens; size of a head; size of a key */
-	double *x, *q, *att, *hid;  /* of one token */
-	double *keys, *values;      /* of all tokens, one layer */
+	const struct llama2c_weights *w;
+	size_t dim, kv, hidden, head;
+	double *x;                     /* [n, dim]: the tokens' state */
+	double *keys, *values;         /* [n, kv] of this layer */
+	double *norm, *q, *mixed;      /* [dim] of this token */
+	double *gate, *up;             /* [hidden] of this token */
+	double scores[IMPORT_GOLDEN_MAX];
 };
 
-static void rmsnorm(double *out, const double *x, const float *gain, int n)
+static void rms_norm(double *out, const double *x, const float *gain, size_t n)
+{
+	double squares = 0, scale;
+
+	for (size_t i = 0; i < n; i++)
+		squares += x[i] * x[i];
+	scale = 1 / sqrt(squares / (double)n + LLAMA2C_NORM_EPS);
+	for (size_t i = 0; i < n; i++)
+		out[i] = x[i] * scale * (double)gain[i];
+}
+
+static double dot(const float *row, const double *x, size_t n)
 {
 	double sum = 0;
 
-	for (int i = 0; i < n; i++)
-		sum += x[i] * x[i];
-	sum = 1 / sqrt(sum / n + 1e-5);
-	for (int i = 0; i < n; i++)
-		out[i] = x[i] * sum * (double)gain[i];
+	for (size_t i = 0; i < n; i++)
+		sum += (double)row[i] * x[i];
+	return sum;
 }
 
-static void matvec(double *out, const float *m, const double *x, int rows, int cols)
+/* out [rows] = matrix [rows, cols] times x [cols], or that added to it. */
+static void multiply(double *out, const float *matrix, const double *x, size_t rows, size_t cols, bool add)
 {
-	for (int r = 0; r < rows; r++) {
-		out[r] = 0;
-		for (int c = 0; c < cols; c++)
-			out[r] += (double)m[(size_t)r * (size_t)cols + (size_t)c] * x[c];
-	}
+	for (size_t r = 0; r < rows; r++)
+		out[r] = dot(matrix + r * cols, x, cols) + (add ? out[r] : 0);
 }
 
-static void rotate(double *v, int n, int head, int position)
+static void rotate(double *v, size_t n, size_t head, size_t position)
 {
-	for (int i = 0; i < n; i += 2) {
-		double angle = position * pow(10000, -(double)(i % head) / head);
+	for (size_t i = 0; i < n; i += 2) {
+		double angle = (double)position * pow(LLAMA2C_ROPE_THETA, -(double)(i % head) / (double)head);
 		double a = v[i], b = v[i + 1];
 
 		v[i] = a * cos(angle) - b * sin(angle);
@@ -49,124 +60,140 @@ static void rotate(double *v, int n, int head, int position)
 	}
 }
 
-static void attend(struct pass *p, int h, int position, double *out)
+/* What head `h` of the token at `position` takes from all positions up to its own. */
+static void attend(struct pass *p, size_t h, size_t position)
 {
-	int kv_head = h * p->w->n_kv_heads / p->w->n_heads;
+	size_t kv_head = h / (p->w->n_heads / p->w->n_kv_heads) * p->head;
 	const double *q = p->q + h * p->head;
-	double weight[TOKENS_MAX], sum = 0, most = -INFINITY;
+	double *mixed = p->mixed + h * p->head, most = -INFINITY, sum = 0;
 
-	for (int t = 0; t <= position; t++) {
-		const double *k = p->keys + t * p->kv + kv_head * p->head;
-
-		weight[t] = 0;
-		for (int i = 0; i < p->head; i++)
-			weight[t] += q[i] * k[i];
-		weight[t] /= sqrt(p->head);
-		most = fmax(most, weight[t]);
+	for (size_t t = 0; t <= position; t++) {
+		p->scores[t] = 0;
+		for (size_t i = 0; i < p->head; i++)
+			p->scores[t] += q[i] * p->keys[t * p->kv + kv_head + i] / sqrt((double)p->head);
+		most = fmax(most, p->scores[t]);
 	}
-	for (int t = 0; t <= position; t++)
-		sum += weight[t] = exp(weight[t] - most);
-	for (int i = 0; i < p->head; i++) {
-		out[i] = 0;
-		for (int t = 0; t <= position; t++)
-			out[i] += weight[t] / sum * p->values[t * p->kv + kv_head * p->head + i];
+	for (size_t t = 0; t <= position; t++) {
+		p->scores[t] = exp(p->scores[t] - most);
+		sum += p->scores[t];
 	}
+	memset(mixed, 0, p->head * sizeof *mixed);
+	for (size_t t = 0; t <= position; t++)
+		for (size_t i = 0; i < p->head; i++)
+			mixed[i] += p->scores[t] / sum * p->values[t * p->kv + kv_head + i];
 }
 
-static void attention(struct pass *p, size_t l, double *x, int position)
+static void attention(struct pass *p, size_t layer, size_t position)
 {
-	const struct llama2c *w = p->w;
-	size_t dim = (size_t)w->dim, kv = (size_t)p->kv;
+	const struct llama2c_weights *w = p->w;
+	double *x = p->x + position * p->dim, *key = p->keys + position * p->kv;
 
-	rmsnorm(p->x, x, w->rms_att + l * dim, w->dim);
-	matvec(p->q, w->wq + l * dim * dim, p->x, w->dim, w->dim);
-	matvec(p->keys + position * p->kv, w->wk + l * kv * dim, p->x, p->kv, w->dim);
-	matvec(p->values + position * p->kv, w->wv + l * kv * dim, p->x, p->kv, w->dim);
-	rotate(p->q, w->dim, p->head, position);
-	rotate(p->keys + position * p->kv, p->kv, p->head, position);
-	for (int h = 0; h < w->n_heads; h++)
-		attend(p, h, position, p->att + h * p->head);
-	matvec(p->x, w->wo + l * dim * dim, p->att, w->dim, w->dim);
-	for (int i = 0; i < w->dim; i++)
-		x[i] += p->x[i];
+	rms_norm(p->norm, x, w->rms_att + layer * p->dim, p->dim);
+	multiply(p->q, w->wq + layer * p->dim * p->dim, p->norm, p->dim, p->dim, false);
+	multiply(key, w->wk + layer * p->kv * p->dim, p->norm, p->kv, p->dim, false);
+	multiply(p->values + position * p->kv, w->wv + layer * p->kv * p->dim, p->norm, p->kv, p->dim, false);
+	rotate(p->q, p->dim, p->head, position);
+	rotate(key, p->kv, p->head, position);
+	for (size_t h = 0; h < w->n_heads; h++)
+		attend(p, h, position);
+	multiply(x, w->wo + layer * p->dim * p->dim, p->mixed, p->dim, p->dim, true);
 }
 
-static void feed_forward(struct pass *p, size_t l, double *x)
+static void feed_forward(struct pass *p, size_t layer, size_t position)
 {
-	const struct llama2c *w = p->w;
-	size_t dim = (size_t)w->dim, hidden = (size_t)w->hidden_dim;
-	double *up = p->hid + hidden;
+	const struct llama2c_weights *w = p->w;
+	size_t matrix = layer * p->hidden * p->dim;
+	double *x = p->x + position * p->dim;
 
-	rmsnorm(p->x, x, w->rms_ffn + l * dim, w->dim);
-	matvec(p->hid, w->w1 + l * hidden * dim, p->x, w->hidden_dim, w->dim);
-	matvec(up, w->w3 + l * hidden * dim, p->x, w->hidden_dim, w->dim);
-	for (size_t i = 0; i < hidden; i++)
-		p->hid[i] = p->hid[i] / (1 + exp(-p->hid[i])) * up[i];
-	matvec(p->x, w->w2 + l * dim * hidden, p->hid, w->dim, w->hidden_dim);
-	for (int i = 0; i < w->dim; i++)
-		x[i] += p->x[i];
+	rms_norm(p->norm, x, w->rms_ffn + layer * p->dim, p->dim);
+	multiply(p->gate, w->w1 + matrix, p->norm, p->hidden, p->dim, false);
+	multiply(p->up, w->w3 + matrix, p->norm, p->hidden, p->dim, false);
+	for (size_t i = 0; i < p->hidden; i++)
+		p->gate[i] = p->gate[i] / (1 + exp(-p->gate[i])) * p->up[i];
+	multiply(x, w->w2 + matrix, p->gate, p->dim, p->hidden, true);
 }
 
-/* Layer by layer over all tokens: `state` holds one vector a token. */
-static void forward(struct pass *p, const int32_t *tokens, double *state)
+static void forward(struct pass *p, const int32_t *tokens, uint32_t n)
 {
-	size_t dim = (size_t)p->w->dim;
-
-	for (int t = 0; t < p->n; t++)
-		for (size_t i = 0; i < dim; i++)
-			state[(size_t)t * dim + i] = (double)p->w->embedding[(size_t)tokens[t] * dim + i];
-	for (size_t l = 0; l < (size_t)p->w->n_layers; l++)
-		for (int t = 0; t < p->n; t++) {
-			attention(p, l, state + (size_t)t * dim, t);
-			feed_forward(p, l, state + (size_t)t * dim);
+	for (size_t t = 0; t < n; t++)
+		for (size_t i = 0; i < p->dim; i++)
+			p->x[t * p->dim + i] = (double)p->w->embedding[(size_t)tokens[t] * p->dim + i];
+	for (size_t layer = 0; layer < p->w->n_layers; layer++)
+		for (size_t t = 0; t < n; t++) {
+			attention(p, layer, t);
+			feed_forward(p, layer, t);
 		}
 }
 
-static void put_logits(struct pass *p, const double *last, struct buf *out)
+static int put_logits(struct pass *p, uint32_t n, struct buf *out)
 {
-	const struct llama2c *w = p->w;
+	rms_norm(p->norm, p->x + (n - 1) * p->dim, p->w->rms_final, p->dim);
+	for (size_t v = 0; v < p->w->vocab_size; v++) {
+		float logit = (float)dot(p->w->classifier + v * p->dim, p->norm, p->dim);
 
-	rmsnorm(p->x, last, w->rms_final, w->dim);
-	for (int32_t v = 0; v < w->vocab_size; v++) {
-		double logit;
-		float stored;
-
-		matvec(&logit, w->classifier + (size_t)v * (size_t)w->dim, p->x, 1, w->dim);
-		stored = (float)logit;
-		buf_put(out, &stored, sizeof stored);
+		if (!isfinite(logit))
+			return -EDOM;
+		buf_put(out, &logit, sizeof logit);
 	}
+	return buf_error(out);
+}
+
+/* One block of memory, cut into the arrays. */
+static double *cut(double **rest, size_t n)
+{
+	double *part = *rest;
+
+	*rest += n;
+	return part;
+}
+
+static double *make_pass(struct pass *p, const struct llama2c_weights *w, uint32_t n)
+{
+	size_t dim = w->dim, head = dim / w->n_heads, kv = head * w->n_kv_heads, hidden = w->hidden_dim;
+	double *memory = calloc(n * (dim + 2 * kv) + 3 * dim + 2 * hidden, sizeof *memory), *rest = memory;
+
+	if (!memory)
+		return NULL;
+	*p = (struct pass){ .w = w, .dim = dim, .kv = kv, .hidden = hidden, .head = head };
+	p->x = cut(&rest, n * dim);
+	p->keys = cut(&rest, n * kv);
+	p->values = cut(&rest, n * kv);
+	p->norm = cut(&rest, dim);
+	p->q = cut(&rest, dim);
+	p->mixed = cut(&rest, dim);
+	p->gate = cut(&rest, hidden);
+	p->up = cut(&rest, hidden);
+	return memory;
 }
 
 /* BOS, then ids spread over the vocabulary. */
-static void choose_tokens(const struct llama2c *w, int n, int32_t tokens[UBATCH])
+static void choose_tokens(const struct llama2c_weights *w, uint32_t n, int32_t *tokens)
 {
-	tokens[0] = w->vocab_size > 1 ? 1 : 0;
-	for (int i = 1; i < n; i++)
-		tokens[i] = (int32_t)((int64_t)w->vocab_size * i / n);
+	tokens[0] = w->vocab_size > BOS ? BOS : 0;
+	for (uint32_t i = 1; i < n; i++)
+		tokens[i] = (int32_t)((uint64_t)w->vocab_size * i / n);
 }
 
-int llama2c_golden(const struct llama2c *w, struct buf *in, struct buf *out)
+int import_golden(const struct llama2c_weights *w, struct buf *in, struct buf *out, uint32_t *ret_valid)
 {
-	int width = w->seq_len < UBATCH ? w->seq_len : UBATCH;
-	int n = width < TOKENS_MAX ? width : TOKENS_MAX;
-	int head = w->dim / w->n_heads, kv = head * w->n_kv_heads;
-	size_t dim = (size_t)w->dim, hidden = (size_t)w->hidden_dim;
-	size_t room = 3 * dim + 2 * hidden + TOKENS_MAX * (2 * (size_t)kv + dim);
-	AUTO_FREE double *memory = calloc(room, sizeof *memory);
-	int32_t tokens[UBATCH] = { 0 };
+	uint32_t n = w->ubatch < IMPORT_GOLDEN_MAX ? w->ubatch : IMPORT_GOLDEN_MAX;
+	int32_t tokens[LLAMA2C_UBATCH] = { 0 };
+	AUTO_FREE double *memory = NULL;
+	struct pass p;
+	int err;
 
+	if (n > 4)
+		n -= n / 4; /* leave some of the micro-batch empty, as most prompts do */
+	memory = make_pass(&p, w, n);
 	if (!memory)
 		return -ENOMEM;
-	struct pass p = { .w = w, .n = n, .head = head, .kv = kv, .x = memory, .q = memory + dim,
-		.att = memory + 2 * dim, .hid = memory + 3 * dim };
-
-	p.keys = p.hid + 2 * hidden;
-	p.values = p.keys + TOKENS_MAX * kv;
-	double *state = p.values + TOKENS_MAX * kv;
-
 	choose_tokens(w, n, tokens);
-	forward(&p, tokens, state);
-	buf_put(in, tokens, (size_t)width * sizeof *tokens);
-	put_logits(&p, state + (size_t)(n - 1) * dim, out);
-	return buf_error(in) || buf_error(out) ? -ENOMEM : 0;
+	forward(&p, tokens, n);
+	err = put_logits(&p, n, out);
+	buf_put(in, tokens, w->ubatch * sizeof tokens[0]);
+	if (!err)
+		err = buf_error(in);
+	if (!err)
+		*ret_valid = n;
+	return err;
 }

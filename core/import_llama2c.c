@@ -1,151 +1,160 @@
-/* The parts of a weights file in order, as one table: what each holds and how often. Sizes, pointers and names in the
- * safetensors file all come from it. */
+/* One table has a row for each part of the file, in its order: how large it is, where its pointer goes and what it is
+ * called in the artifact. Reading, naming and writing all go by it. */
 #include "core/import_llama2c.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "core/artifact.h"
-#include "core/artifact_make.h"
-#include "core/files.h"
 #include "core/json.h"
+#include "core/manifest.h"
 #include "core/mem.h"
-#include "core/tokenizer.h"
 
 #define HEADER_INTS  7
-#define UBATCH       16
-#define GOLDEN_MAX   8
-#define ALIGN        64
-#define MAX_LAYERS   1024
-#define MAX_DIM      65536
+#define HEADER_BYTES (HEADER_INTS * sizeof(int32_t))
+#define ALIGNMENT    64 /* of the tensors' data in the artifact */
+#define NAME_SIZE    96
 
-static int32_t ubatch(const struct llama2c *w)
-{
-	return w->seq_len < UBATCH ? w->seq_len : UBATCH;
-}
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "both files are little-endian and taken as they are");
 
-/* --- the parts ---------------------------------------------------------------------------------------------- */
+/* --- the parts ----------------------------------------------------------------------------------- */
 
-enum part { EMBEDDING, RMS_ATT, WQ, WK, WV, WO, RMS_FFN, W1, W2, W3, RMS_FINAL, ROPE, CLASSIFIER,
-	PART_COUNT };
+enum size { NONE, DIM, KV_DIM, HIDDEN, VOCAB, ROPE };
 
-struct shape {
-	int64_t times, rows, cols; /* cols 0: a vector of `rows` */
+struct part {
+	enum size rows, cols;    /* cols NONE: a vector */
+	bool each_layer;
+	bool rotated;            /* its rows are to be put in another order */
+	size_t member;           /* in struct llama2c_weights */
+	const char *name, *tail; /* a layer's number goes between; name NULL: not kept */
 };
 
-static struct shape shape_of(const struct llama2c *w, enum part part)
+#define MEMBER(m) offsetof(struct llama2c_weights, m)
+#define LAYER     "model.layers."
+
+static const struct part parts[] = {
+	{ VOCAB, DIM, false, false, MEMBER(embedding), "model.embed_tokens.weight", "" },
+	{ DIM, NONE, true, false, MEMBER(rms_att), LAYER, ".input_layernorm.weight" },
+	{ DIM, DIM, true, true, MEMBER(wq), LAYER, ".self_attn.q_proj.weight" },
+	{ KV_DIM, DIM, true, true, MEMBER(wk), LAYER, ".self_attn.k_proj.weight" },
+	{ KV_DIM, DIM, true, false, MEMBER(wv), LAYER, ".self_attn.v_proj.weight" },
+	{ DIM, DIM, true, false, MEMBER(wo), LAYER, ".self_attn.o_proj.weight" },
+	{ DIM, NONE, true, false, MEMBER(rms_ffn), LAYER, ".post_attention_layernorm.weight" },
+	{ HIDDEN, DIM, true, false, MEMBER(w1), LAYER, ".mlp.gate_proj.weight" },
+	{ DIM, HIDDEN, true, false, MEMBER(w2), LAYER, ".mlp.down_proj.weight" },
+	{ HIDDEN, DIM, true, false, MEMBER(w3), LAYER, ".mlp.up_proj.weight" },
+	{ DIM, NONE, false, false, MEMBER(rms_final), "model.norm.weight", "" },
+	{ ROPE, NONE, false, false, 0, NULL, NULL },
+	{ VOCAB, DIM, false, false, MEMBER(classifier), "lm_head.weight", "" },
+};
+
+#define CLASSIFIER (&parts[ARRAY_SIZE(parts) - 1])
+
+static uint64_t size_of(const struct llama2c_weights *w, enum size s)
 {
-	int64_t kv = (int64_t)w->dim / w->n_heads * w->n_kv_heads;
-	int64_t dim = w->dim, layers = w->n_layers, hidden = w->hidden_dim;
-
-	switch (part) {
-	case EMBEDDING:
-		return (struct shape){ 1, w->vocab_size, dim };
-	case RMS_ATT:
-	case RMS_FFN:
-		return (struct shape){ layers, dim, 0 };
-	case WQ:
-	case WO:
-		return (struct shape){ layers, dim, dim };
-	case WK:
-	case WV:
-		return (struct shape){ layers, kv, dim };
-	case W1:
-	case W3:
-		return (struct shape){ layers, hidden, dim };
-	case W2:
-		return (struct shape){ layers, dim, hidden };
-	case RMS_FINAL:
-		return (struct shape){ 1, dim, 0 };
-	case ROPE:
-		return (struct shape){ 2, (int64_t)w->seq_len * (dim / w->n_heads / 2), 0 };
-	case CLASSIFIER:
-		return (struct shape){ w->tied ? 0 : 1, w->vocab_size, dim };
-	default:
-		return (struct shape){ 0, 0, 0 };
-	}
-}
-
-/* All factors are bounded by check_header(): no overflow. */
-static uint64_t floats_of(struct shape s)
-{
-	return (uint64_t)s.times * (uint64_t)s.rows * (uint64_t)(s.cols ? s.cols : 1);
-}
-
-static const float **part_pointer(struct llama2c *w, enum part part)
-{
-	const float **const all[PART_COUNT] = {
-		[EMBEDDING] = &w->embedding, [RMS_ATT] = &w->rms_att, [WQ] = &w->wq, [WK] = &w->wk,
-		[WV] = &w->wv, [WO] = &w->wo, [RMS_FFN] = &w->rms_ffn, [W1] = &w->w1, [W2] = &w->w2,
-		[W3] = &w->w3, [RMS_FINAL] = &w->rms_final, [CLASSIFIER] = &w->classifier };
-
-	return all[part];
-}
-
-/* --- reading ------------------------------------------------------------------------------------------------ */
-
-static int refuse(struct fault *f, const char *reason)
-{
-	return fault_set(f, -EINVAL, "give a version-0 export of llama2.c", "weights: %s", reason);
-}
-
-static int check_header(const struct llama2c *w, struct fault *f)
-{
-	const struct { int32_t value, most; const char *reason; } bounds[] = {
-		{ w->dim, MAX_DIM, "dim is out of range" },
-		{ w->hidden_dim, 4 * MAX_DIM, "hidden_dim is out of range" },
-		{ w->n_layers, MAX_LAYERS, "n_layers is out of range" },
-		{ w->n_heads, MAX_DIM, "n_heads is out of range" },
-		{ w->n_kv_heads, MAX_DIM, "n_kv_heads is out of range" },
-		{ w->vocab_size, MANIFEST_MAX_VOCAB, "vocab_size is out of range" },
-		{ w->seq_len, MANIFEST_MAX_CONTEXT, "seq_len is out of range" },
+	const uint64_t sizes[] = {
+		[NONE] = 1,
+		[DIM] = w->dim,
+		[KV_DIM] = w->dim / w->n_heads * w->n_kv_heads,
+		[HIDDEN] = w->hidden_dim,
+		[VOCAB] = w->vocab_size,
+		[ROPE] = (uint64_t)w->seq_len * (w->dim / w->n_heads), /* both: cosines and sines */
 	};
 
-	for (size_t i = 0; i < ARRAY_SIZE(bounds); i++)
-		if (bounds[i].value < 1 || bounds[i].value > bounds[i].most)
-			return refuse(f, bounds[i].reason);
-	if (w->dim % w->n_heads || w->n_heads % w->n_kv_heads || (w->dim / w->n_heads) % 2)
-		return refuse(f, "the heads do not divide dim evenly");
+	return sizes[s];
+}
+
+static uint32_t times(const struct llama2c_weights *w, const struct part *p)
+{
+	if (p == CLASSIFIER)
+		return w->tied ? 0 : 1;
+	return p->each_layer ? w->n_layers : 1;
+}
+
+/* Of one layer. The header's bounds keep this, and all layers together, far from 2^64. */
+static uint64_t floats(const struct llama2c_weights *w, const struct part *p)
+{
+	return size_of(w, p->rows) * size_of(w, p->cols);
+}
+
+static const float **place(struct llama2c_weights *w, const struct part *p)
+{
+	return (const float **)(void *)((char *)w + p->member);
+}
+
+static const float *values(const struct llama2c_weights *w, const struct part *p)
+{
+	return *(const float *const *)(const void *)((const char *)w + p->member);
+}
+
+/* --- reading ------------------------------------------------------------------------------------- */
+
+#define GIVE_EXPORT "give a version-0 export of llama2.c"
+
+static const struct {
+	const char *name;
+	size_t member;
+	int32_t most;
+} header_rows[HEADER_INTS] = {
+	{ "dim", MEMBER(dim), LLAMA2C_MAX_DIM },
+	{ "hidden_dim", MEMBER(hidden_dim), LLAMA2C_MAX_HIDDEN },
+	{ "n_layers", MEMBER(n_layers), LLAMA2C_MAX_LAYERS },
+	{ "n_heads", MEMBER(n_heads), LLAMA2C_MAX_DIM },
+	{ "n_kv_heads", MEMBER(n_kv_heads), LLAMA2C_MAX_DIM },
+	{ "vocab_size", MEMBER(vocab_size), MANIFEST_MAX_VOCAB },
+	{ "seq_len", MEMBER(seq_len), MANIFEST_MAX_CONTEXT },
+};
+
+static int read_header(const void *bytes, struct llama2c_weights *w, struct fault *f)
+{
+	int32_t h[HEADER_INTS];
+
+	memcpy(h, bytes, sizeof h);
+	w->tied = h[5] >= 0;
+	if (h[5] < 0 && h[5] >= -MANIFEST_MAX_VOCAB)
+		h[5] = -h[5];
+	for (size_t i = 0; i < HEADER_INTS; i++) {
+		if (h[i] < 1 || h[i] > header_rows[i].most)
+			return fault_at(f, -EINVAL, header_rows[i].name, (long)(i * sizeof h[0]), GIVE_EXPORT,
+				"%s is %" PRId32 "; it must be from 1 to %" PRId32, header_rows[i].name, h[i],
+				header_rows[i].most);
+		*(uint32_t *)(void *)((char *)w + header_rows[i].member) = (uint32_t)h[i];
+	}
+	w->ubatch = w->seq_len < LLAMA2C_UBATCH ? w->seq_len : LLAMA2C_UBATCH;
+	if (w->dim % w->n_heads || w->n_heads % w->n_kv_heads || w->dim / w->n_heads % 2)
+		return fault_set(f, -EINVAL, GIVE_EXPORT,
+			"dim %u, %u heads and %u kv heads do not divide into heads of even size", w->dim,
+			w->n_heads, w->n_kv_heads);
 	return 0;
 }
 
-static int check_size(const struct llama2c *w, size_t len, struct fault *f)
+static int check_size(const struct llama2c_weights *w, size_t len, struct fault *f)
 {
-	uint64_t want = HEADER_INTS * sizeof(int32_t);
+	uint64_t want = HEADER_BYTES;
 
-	for (unsigned p = 0; p < PART_COUNT; p++) {
-		want += floats_of(shape_of(w, (enum part)p)) * sizeof(float);
-		if (want > LLAMA2C_MAX_BYTES)
-			return refuse(f, "the header asks for more than the limit of 8 GiB");
-	}
+	for (size_t i = 0; i < ARRAY_SIZE(parts); i++)
+		want += times(w, &parts[i]) * floats(w, &parts[i]) * sizeof(float);
 	if (want == len)
 		return 0;
-	return fault_set(f, -EINVAL, "give the whole file, and nothing more",
-		"weights: the header asks for %llu bytes, the file has %zu", (unsigned long long)want, len);
+	return fault_set(f, -EINVAL, "give the whole file and nothing more",
+		"the header asks for %" PRIu64 " bytes, the file has %zu", want, len);
 }
 
-static bool finite_all(const float *v, uint64_t n)
+static int find_parts(struct llama2c_weights *w, const char *bytes, struct fault *f)
 {
-	for (uint64_t i = 0; i < n; i++)
-		if (!isfinite(v[i]))
-			return false;
-	return true;
-}
+	const float *at = (const float *)(const void *)(bytes + HEADER_BYTES);
 
-static int find_parts(struct llama2c *w, const char *bytes, struct fault *f)
-{
-	const float *at = (const float *)(const void *)(bytes + HEADER_INTS * sizeof(int32_t));
+	for (size_t i = 0; i < ARRAY_SIZE(parts); i++) {
+		uint64_t n = times(w, &parts[i]) * floats(w, &parts[i]);
 
-	for (unsigned p = 0; p < PART_COUNT; p++) {
-		uint64_t n = floats_of(shape_of(w, (enum part)p));
-
-		if (p != ROPE && !finite_all(at, n))
-			return refuse(f, "a weight is not a finite number");
-		if (p != ROPE)
-			*part_pointer(w, (enum part)p) = at;
+		for (uint64_t k = 0; parts[i].name && k < n; k++)
+			if (!isfinite(at[k]))
+				return fault_at(f, -EINVAL, NULL, (long)((const char *)&at[k] - bytes),
+					"export the model again", "a weight is not a finite number");
+		if (parts[i].name)
+			*place(w, &parts[i]) = at;
 		at += n;
 	}
 	if (w->tied)
@@ -153,24 +162,15 @@ static int find_parts(struct llama2c *w, const char *bytes, struct fault *f)
 	return 0;
 }
 
-int llama2c_parse(const void *bytes, size_t len, struct llama2c *ret, struct fault *f)
+int import_llama2c_parse(const void *bytes, size_t len, struct llama2c_weights *ret, struct fault *f)
 {
-	struct llama2c w = { 0 };
-	int32_t h[HEADER_INTS];
+	struct llama2c_weights w = { .dim = 0 };
 	int err;
 
-	if (len < sizeof h)
-		return refuse(f, "the file is shorter than its header");
-	memcpy(h, bytes, sizeof h);
-	w.dim = h[0];
-	w.hidden_dim = h[1];
-	w.n_layers = h[2];
-	w.n_heads = h[3];
-	w.n_kv_heads = h[4];
-	w.tied = h[5] > 0;
-	w.vocab_size = h[5] < 0 && h[5] != INT32_MIN ? -h[5] : h[5];
-	w.seq_len = h[6];
-	err = check_header(&w, f);
+	if (len < HEADER_BYTES)
+		return fault_set(f, -EINVAL, GIVE_EXPORT, "the file has %zu bytes, its header alone needs %zu", len,
+			HEADER_BYTES);
+	err = read_header(bytes, &w, f);
 	if (!err)
 		err = check_size(&w, len, f);
 	if (!err)
@@ -180,268 +180,147 @@ int llama2c_parse(const void *bytes, size_t len, struct llama2c *ret, struct fau
 	return err;
 }
 
-/* --- program and template ------------------------------------------------------------------------------------ */
+/* --- weights.safetensors ------------------------------------------------------------------------- */
 
-int llama2c_program(const struct llama2c *w, struct buf *out)
+static void add_tensor(struct json_value *doc, const struct llama2c_weights *w, const struct part *p,
+	uint32_t layer, uint64_t *at)
 {
-	struct json_value *doc = json_new_object(), *l;
-	int err;
+	struct json_value *tensor, *list;
+	char name[NAME_SIZE];
 
-	json_add_string(doc, "format", "npufs-sim-program");
-	json_add_string(doc, "version", "0.7.6");
-	json_add_string(doc, "architecture", "llama");
-	l = json_add_object(doc, "llama");
-	json_add_int(l, "dim", w->dim);
-	json_add_int(l, "hidden_dim", w->hidden_dim);
-	json_add_int(l, "n_layers", w->n_layers);
-	json_add_int(l, "n_heads", w->n_heads);
-	json_add_int(l, "n_kv_heads", w->n_kv_heads);
-	json_add_int(l, "vocab_size", w->vocab_size);
-	json_add_int(l, "max_seq_len", w->seq_len);
-	json_add_int(l, "max_batch_size", 1);
-	json_add_int(l, "ubatch", ubatch(w));
-	json_add_double(l, "rope_theta", 10000);
-	json_add_double(l, "norm_eps", 1e-5);
-	json_add_bool(l, "tied_embeddings", w->tied);
-	err = json_render(doc, true, out);
-	json_free(doc);
-	return err;
-}
-
-#define LENGTHS "\"csrs\":[\"cur_seq_len[0]\",\"past_kv_cur_seq_len[0]\"]"
-
-static const char template_text[] =
-	"{\"schema\":\"npufs-manifest-1\",\"kind\":\"llm\",\"description\":\"imported from llama2.c\","
-	"\"calbin_version\":\"0.7.6\",\"compatible\":{\"runtime\":[\"0.7.6\"]},\"batch\":1,"
-	"\"context_limit\":%d,\"tokenizer\":{\"type\":\"llama2c\",\"file\":\"tokenizer/tokenizer.bin\","
-	"\"vocab_size\":%d,\"prefix\":[1],\"suffix\":[],\"stop\":[1,2]},"
-	"\"defaults\":{\"max_new_tokens\":%d,\"temperature\":0},"
-	"\"example\":{\"prompt\":\"Once upon a time\",\"max_new_tokens\":%d},\"programs\":["
-	"{\"name\":\"prefill\",\"inputs\":[{\"name\":\"tokens\",\"dtype\":\"int32\",\"shape\":[%d]}],"
-	"\"outputs\":[{\"name\":\"logits\",\"dtype\":\"float32\",\"shape\":[%d]}]," LENGTHS "},"
-	"{\"name\":\"decode\",\"inputs\":[{\"name\":\"tokens\",\"dtype\":\"int32\",\"shape\":[1]}],"
-	"\"outputs\":[{\"name\":\"logits\",\"dtype\":\"float32\",\"shape\":[%d]}]," LENGTHS "},"
-	"{\"name\":\"kv_update\",\"inputs\":[],"
-	"\"outputs\":[{\"name\":\"kv_length\",\"dtype\":\"int32\",\"shape\":[1]}]," LENGTHS "}],"
-	"\"golden\":[{\"program\":\"prefill\",\"input\":\"golden/prefill.in\","
-	"\"output\":\"golden/prefill.out\",\"valid\":%d,\"tolerance\":0.01}]}";
-
-static int golden_tokens(const struct llama2c *w)
-{
-	return ubatch(w) < GOLDEN_MAX ? ubatch(w) : GOLDEN_MAX;
-}
-
-int llama2c_template(const struct llama2c *w, struct buf *out)
-{
-	int half = w->seq_len > 1 ? w->seq_len / 2 : 1;
-
-	buf_printf(out, template_text, w->seq_len, w->vocab_size, half < 256 ? half : 256,
-		half < 32 ? half : 32, ubatch(w), w->vocab_size, w->vocab_size, golden_tokens(w));
-	return buf_error(out);
-}
-
-/* --- weights ------------------------------------------------------------------------------------------------- */
-
-static const struct {
-	enum part part;
-	const char *name; /* %d: the layer */
-} tensors[] = {
-	{ EMBEDDING, "model.embed_tokens.weight" },
-	{ RMS_ATT, "model.layers.%d.input_layernorm.weight" },
-	{ WQ, "model.layers.%d.self_attn.q_proj.weight" },
-	{ WK, "model.layers.%d.self_attn.k_proj.weight" },
-	{ WV, "model.layers.%d.self_attn.v_proj.weight" },
-	{ WO, "model.layers.%d.self_attn.o_proj.weight" },
-	{ RMS_FFN, "model.layers.%d.post_attention_layernorm.weight" },
-	{ W1, "model.layers.%d.mlp.gate_proj.weight" },
-	{ W2, "model.layers.%d.mlp.down_proj.weight" },
-	{ W3, "model.layers.%d.mlp.up_proj.weight" },
-	{ RMS_FINAL, "model.norm.weight" },
-	{ CLASSIFIER, "lm_head.weight" },
-};
-
-/* One name, "%d" replaced: the table's texts are no formats for strangers. */
-static void tensor_name_of(size_t i, int64_t layer, char ret[96])
-{
-	const char *mark = strstr(tensors[i].name, "%d");
-
-	if (mark)
-		snprintf(ret, 96, "%.*s%lld%s", (int)(mark - tensors[i].name), tensors[i].name,
-			(long long)layer, mark + 2);
+	if (p->each_layer)
+		snprintf(name, sizeof name, "%s%u%s", p->name, layer, p->tail);
 	else
-		snprintf(ret, 96, "%s", tensors[i].name);
+		snprintf(name, sizeof name, "%s", p->name);
+	tensor = json_add_object(doc, name);
+	json_add_string(tensor, "dtype", "F32");
+	list = json_add_array(tensor, "shape");
+	json_add_uint(list, NULL, size_of(w, p->rows));
+	if (p->cols != NONE)
+		json_add_uint(list, NULL, size_of(w, p->cols));
+	list = json_add_array(tensor, "data_offsets");
+	json_add_uint(list, NULL, *at);
+	*at += floats(w, p) * sizeof(float);
+	json_add_uint(list, NULL, *at);
 }
 
-static int weights_header(const struct llama2c *w, struct buf *out)
+/* Padded so that the data begins at a multiple of ALIGNMENT. */
+static int make_header(const struct llama2c_weights *w, struct buf *ret)
 {
 	struct json_value *doc = json_new_object();
 	uint64_t at = 0;
 	int err;
 
-	for (size_t i = 0; i < ARRAY_SIZE(tensors); i++) {
-		struct shape s = shape_of(w, tensors[i].part);
-
-		for (int64_t layer = 0; layer < s.times; layer++) {
-			struct json_value *t, *list;
-			uint64_t bytes = floats_of((struct shape){ 1, s.rows, s.cols }) * sizeof(float);
-			char name[96];
-
-			tensor_name_of(i, layer, name);
-			t = json_add_object(doc, name);
-			json_add_string(t, "dtype", "F32");
-			list = json_add_array(t, "shape");
-			json_add_int(list, NULL, s.rows);
-			if (s.cols)
-				json_add_int(list, NULL, s.cols);
-			list = json_add_array(t, "data_offsets");
-			json_add_uint(list, NULL, at);
-			json_add_uint(list, NULL, at + bytes);
-			at += bytes;
-		}
-	}
-	err = json_render(doc, false, out);
+	for (size_t i = 0; i < ARRAY_SIZE(parts); i++)
+		for (uint32_t layer = 0; parts[i].name && layer < times(w, &parts[i]); layer++)
+			add_tensor(doc, w, &parts[i], layer, &at);
+	err = json_render(doc, false, ret);
 	json_free(doc);
-	return err;
+	while (!err && !buf_error(ret) && (ret->len + sizeof(uint64_t)) % ALIGNMENT)
+		buf_puts(ret, " ");
+	return err ? err : buf_error(ret);
 }
 
-/* llama2.c rotates neighbours (2i, 2i+1) of a head, the device the pairs (i, i + half): the rows of q and k are put
- * in that order, which changes no product of the two. */
-static void put_rotated(struct buf *out, const float *rows, int64_t n_rows, int64_t cols, int64_t head)
+/* llama2.c rotates the pairs (2i, 2i + 1) of a head, the device the pairs (i, i + half of the head). Queries and keys
+ * in the same new order have the same products. */
+static void put_rotated(const float *matrix, uint64_t rows, uint64_t cols, uint64_t head, struct buf *out)
 {
-	for (int64_t r = 0; r < n_rows; r++) {
-		int64_t base = r / head * head, i = r % head, half = head / 2;
-		int64_t from = base + (i < half ? 2 * i : 2 * (i - half) + 1);
+	for (uint64_t row = 0; row < rows; row++) {
+		uint64_t first = row / head * head, i = row % head, half = head / 2;
+		uint64_t from = first + (i < half ? 2 * i : 2 * (i - half) + 1);
 
-		buf_put(out, rows + from * cols, (size_t)cols * sizeof *rows);
+		buf_put(out, matrix + from * cols, cols * sizeof *matrix);
 	}
 }
 
-static void put_part(struct buf *out, const struct llama2c *w, enum part part)
+static void put_part(const struct llama2c_weights *w, const struct part *p, struct buf *out)
 {
-	struct llama2c copy = *w;
-	const float *values = *part_pointer(&copy, part);
-	struct shape s = shape_of(w, part);
-	uint64_t n = floats_of((struct shape){ 1, s.rows, s.cols });
+	uint64_t n = floats(w, p);
 
-	for (int64_t layer = 0; layer < s.times; layer++) {
-		const float *at = values + (uint64_t)layer * n;
+	for (uint32_t layer = 0; layer < times(w, p); layer++) {
+		const float *at = values(w, p) + layer * n;
 
-		if (part == WQ || part == WK)
-			put_rotated(out, at, s.rows, s.cols, w->dim / w->n_heads);
+		if (p->rotated)
+			put_rotated(at, size_of(w, p->rows), size_of(w, p->cols), w->dim / w->n_heads, out);
 		else
 			buf_put(out, at, n * sizeof *at);
 	}
 }
 
-int llama2c_weights(const struct llama2c *w, struct buf *out)
+int import_llama2c_safetensors(const struct llama2c_weights *w, struct buf *out)
 {
 	AUTO_BUF struct buf header = BUF_INIT;
 	uint64_t len;
-	int err = weights_header(w, &header);
+	int err = make_header(w, &header);
 
-	while (!err && (header.len + sizeof len) % ALIGN)
-		buf_puts(&header, " ");
-	if (err || buf_error(&header))
-		return -ENOMEM;
-	len = header.len; /* the machine's order: little-endian, as the rest of the file */
+	if (err)
+		return err;
+	len = header.len;
 	buf_put(out, &len, sizeof len);
 	buf_put(out, header.data, header.len);
-	for (size_t i = 0; i < ARRAY_SIZE(tensors); i++)
-		put_part(out, w, tensors[i].part);
+	for (size_t i = 0; i < ARRAY_SIZE(parts); i++)
+		if (parts[i].name)
+			put_part(w, &parts[i], out);
 	return buf_error(out);
 }
 
-/* --- the import ------------------------------------------------------------------------------------------------ */
+/* --- program and template ------------------------------------------------------------------------ */
 
-static int check_tokenizer(const struct llama2c *w, const struct buf *file, struct fault *f)
+int import_llama2c_program(const struct llama2c_weights *w, struct buf *out)
 {
-	static const int32_t one[] = { 1 };
-	const struct file_spec listed = { 0 };
-	const struct tokenizer_spec spec = {
-		.type = TOKENIZER_LLAMA2C,
-		.file = &listed,
-		.vocab_size = (uint32_t)w->vocab_size,
-		.prefix = (int32_t *)one, .stop = (int32_t *)one,
-		.n_prefix = 1, .n_stop = 1,
-	};
-	struct tokenizer *t = NULL;
-	int err = tokenizer_new(&spec, file->data, file->len, &t, f);
+	struct json_value *doc = json_new_object(), *llama;
+	int err;
 
-	tokenizer_free(t);
+	json_add_string(doc, "format", "npufs-sim-program");
+	json_add_string(doc, "version", "0.7.6");
+	json_add_string(doc, "architecture", "llama");
+	llama = json_add_object(doc, "llama");
+	json_add_uint(llama, "dim", w->dim);
+	json_add_uint(llama, "hidden_dim", w->hidden_dim);
+	json_add_uint(llama, "n_layers", w->n_layers);
+	json_add_uint(llama, "n_heads", w->n_heads);
+	json_add_uint(llama, "n_kv_heads", w->n_kv_heads);
+	json_add_uint(llama, "vocab_size", w->vocab_size);
+	json_add_uint(llama, "max_seq_len", w->seq_len);
+	json_add_uint(llama, "max_batch_size", 1);
+	json_add_uint(llama, "ubatch", w->ubatch);
+	json_add_double(llama, "rope_theta", LLAMA2C_ROPE_THETA);
+	json_add_double(llama, "norm_eps", LLAMA2C_NORM_EPS);
+	json_add_bool(llama, "tied_embeddings", w->tied);
+	err = json_render(doc, true, out);
+	json_free(doc);
 	return err;
 }
 
-struct package_file {
-	const char *path;
-	int (*make)(const struct llama2c *w, struct buf *out);
-};
+#define CSRS   "\"csrs\": [\"cur_seq_len[0]\", \"past_kv_cur_seq_len[0]\"]"
+#define TENSOR "[{\"name\": \"%s\", \"dtype\": \"%s\", \"shape\": [%u]}]"
 
-static int build_package(struct build *b, const struct llama2c *w, const struct buf *tokenizer,
-	struct fault *f)
+static void put_program(struct buf *out, const char *name, uint32_t width, uint32_t vocab)
 {
-	static const struct package_file made[] = {
-		{ "calbin/program.json", llama2c_program },
-		{ "calbin/weights.safetensors", llama2c_weights },
-	};
-	AUTO_BUF struct buf in = BUF_INIT, out = BUF_INIT, template = BUF_INIT;
-	int err = 0;
-
-	for (size_t i = 0; !err && i < ARRAY_SIZE(made); i++) {
-		AUTO_BUF struct buf text = BUF_INIT;
-
-		err = made[i].make(w, &text);
-		if (!err)
-			err = build_file(b, made[i].path, text.data, text.len, f);
-	}
-	if (!err)
-		err = build_file(b, "tokenizer/tokenizer.bin", tokenizer->data, tokenizer->len, f);
-	if (!err)
-		err = llama2c_golden(w, &in, &out);
-	if (!err)
-		err = build_file(b, "golden/prefill.in", in.data, in.len, f);
-	if (!err)
-		err = build_file(b, "golden/prefill.out", out.data, out.len, f);
-	if (!err)
-		err = llama2c_template(w, &template);
-	return err ? err : build_manifest(b, template.data, template.len, f);
+	buf_printf(out, "{\"name\": \"%s\", \"inputs\": " TENSOR ", \"outputs\": " TENSOR ", " CSRS "}, ", name,
+		"tokens", "int32", width, "logits", "float32", vocab);
 }
 
-static int read_input(const char *path, struct buf *out, struct fault *f)
+int import_llama2c_template(const struct llama2c_weights *w, uint32_t valid, struct buf *out)
 {
-	FILE *file = fopen(path, "re");
-	size_t n = 1;
+	uint32_t half = w->seq_len > 1 ? w->seq_len / 2 : 1; /* leaves as much for the prompt */
 
-	if (!file)
-		return fault_set(f, -errno, "name a file that is there", "cannot read %s: %s", path,
-			strerror(errno));
-	while (n) {
-		char *room = buf_room(out, 1 << 20);
-
-		n = room ? fread(room, 1, 1 << 20, file) : 0;
-		out->len += n;
-	}
-	fclose(file);
-	return buf_error(out) ? fault_set(f, -ENOMEM, "free some memory", "no memory for %s", path) : 0;
-}
-
-int artifact_import_llama2c(const char *weights, const char *tokenizer, const char *dest,
-	struct fault *f)
-{
-	AUTO_BUF struct buf bytes = BUF_INIT, tok = BUF_INIT;
-	struct llama2c w;
-	struct build b;
-	int err = read_input(weights, &bytes, f);
-
-	if (!err)
-		err = read_input(tokenizer, &tok, f);
-	if (!err)
-		err = llama2c_parse(bytes.data ? bytes.data : "", bytes.len, &w, f);
-	if (!err)
-		err = check_tokenizer(&w, &tok, f);
-	if (err)
-		return err;
-	err = build_begin(dest, &b, f);
-	if (!err)
-		err = build_package(&b, &w, &tok, f);
-	return build_end(&b, err, f);
+	buf_printf(out,
+		"{\"schema\": \"" MANIFEST_SCHEMA "\", \"kind\": \"llm\", "
+		"\"description\": \"imported from llama2.c\", "
+		"\"calbin_version\": \"0.7.6\", \"compatible\": {\"runtime\": [\"0.7.6\"]}, \"batch\": 1, "
+		"\"context_limit\": %u, "
+		"\"tokenizer\": {\"type\": \"llama2c\", \"file\": \"tokenizer/tokenizer.bin\", "
+		"\"vocab_size\": %u, \"prefix\": [1], \"suffix\": [], \"stop\": [1, 2]}, "
+		"\"defaults\": {\"max_new_tokens\": %u, \"temperature\": 0}, "
+		"\"example\": {\"prompt\": \"Once upon a time\", \"max_new_tokens\": %u}, \"programs\": [",
+		w->seq_len, w->vocab_size, half < 256 ? half : 256, half < 32 ? half : 32);
+	put_program(out, "prefill", w->ubatch, w->vocab_size);
+	put_program(out, "decode", 1, w->vocab_size);
+	buf_printf(out,
+		"{\"name\": \"kv_update\", \"inputs\": [], \"outputs\": " TENSOR ", " CSRS "}], "
+		"\"golden\": [{\"program\": \"prefill\", \"input\": \"golden/prefill.in\", "
+		"\"output\": \"golden/prefill.out\", \"valid\": %u, \"tolerance\": 0.01}]}\n",
+		"kv_length", "int32", 1u, valid);
+	return buf_error(out);
 }

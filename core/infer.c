@@ -130,6 +130,15 @@ static bool doubles_finite(const double *v, size_t n)
 	return true;
 }
 
+/* An exponent of all ones is an infinity or no number. */
+static bool halves_finite(const uint16_t *v, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if ((v[i] & 0x7c00) == 0x7c00)
+			return false;
+	return true;
+}
+
 static bool outputs_finite(const struct program *p)
 {
 	for (size_t i = 0; i < p->spec->n_outputs; i++) {
@@ -137,6 +146,8 @@ static bool outputs_finite(const struct program *p)
 		size_t n = (size_t)tensor_elements(t);
 
 		if (t->dtype == DTYPE_FLOAT32 && !floats_finite(p->out[i], n))
+			return false;
+		if (t->dtype == DTYPE_FLOAT16 && !halves_finite(p->out[i], n))
 			return false;
 		if (t->dtype == DTYPE_FLOAT64 && !doubles_finite(p->out[i], n))
 			return false;

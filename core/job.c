@@ -292,6 +292,8 @@ static void end_locked(struct job *j, enum job_state state, const struct job_out
 		sha256_finish(take_ptr(j->stream_digest), j->output_sha256);
 	if (why)
 		j->fault = *why;
+	if (j->fault.err == -EAGAIN) /* from a result that means "not yet": its reader would ask for ever */
+		j->fault.err = -EBUSY;
 	if (state != JOB_DONE) /* half a result is no result */
 		buf_done(&j->stream);
 }

@@ -107,7 +107,7 @@ struct job_outcome {
 };
 
 /* Ends the job unless it has ended: the first one wins, true for it. All waiters are woken before it returns.
- * No lock may be held. `outcome` with JOB_DONE, `why` with the others. */
+ * No lock may be held. `outcome` with JOB_DONE, `why` with the others; -EAGAIN in it becomes -EBUSY. */
 bool job_end(struct job *j, enum job_state state, const struct job_outcome *outcome,
 	const struct fault *why);
 

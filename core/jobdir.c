@@ -9,6 +9,7 @@
 #include "core/clock.h"
 #include "core/jobdir_impl.h"
 #include "core/jobstatus.h"
+#include "core/metrics.h"
 
 #define ROOT_MODE (S_ISVTX | 0777)
 
@@ -40,7 +41,8 @@ static void empty(struct jobdir *d, struct tree_node *dir)
 {
 	struct tree_node *n;
 
-	while ((n = tree_entry_from(dir, 0))) {
+	for (uint64_t from = 0; (n = tree_entry_from(dir, from));) {
+		from = n->entry + 1; /* each hole is passed once */
 		if (n->dir)
 			empty(d, n);
 		job_put(jobdir_take_job(n));
@@ -102,12 +104,7 @@ struct owner jobdir_result_owner(const struct tree_node *n)
 
 int jobdir_idle(const struct tree_node *n)
 {
-	enum job_state s;
-
-	if (!n->job)
-		return 0;
-	s = job_state(n->job);
-	return s == JOB_QUEUED || s == JOB_RUNNING ? -EBUSY : 0;
+	return n->job && n->handed && !job_ended(n->job) ? -EBUSY : 0;
 }
 
 int jobdir_new_name(const char *name, struct jobname *ret)
@@ -266,11 +263,17 @@ int jobdir_lookup(struct jobdir *d, const struct cred *c, uint64_t dir, const ch
 		err = n ? 0 : -ENOENT;
 	}
 	if (!err) {
-		n->lookups++;
+		jobdir_tell(n);
 		jobdir_attr(d, n, what.row, ret);
 	}
 	lock_drop(&d->lock);
 	return err;
+}
+
+void jobdir_tell(struct tree_node *n)
+{
+	if (n->lookups++ == 0)
+		metrics_add(METRIC_INODES, 1);
 }
 
 void jobdir_forget(struct jobdir *d, uint64_t id, uint64_t n)
@@ -280,6 +283,8 @@ void jobdir_forget(struct jobdir *d, uint64_t id, uint64_t n)
 	lock_take(&d->lock);
 	node = tree_by_id(d->tree, id);
 	if (node) {
+		if (node->lookups && node->lookups <= n)
+			metrics_add(METRIC_INODES, -1);
 		node->lookups = node->lookups > n ? node->lookups - n : 0;
 		tree_release(d->tree, node);
 	}

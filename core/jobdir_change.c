@@ -53,7 +53,7 @@ int jobdir_mkdir(struct jobdir *d, const struct cred *c, uint64_t dir, const cha
 	lock_take(&d->lock);
 	err = mkdir_locked(d, c, dir, name, mode, &n);
 	if (!err) {
-		n->lookups++;
+		jobdir_tell(n);
 		jobdir_attr(d, n, ROW_REQUEST, ret);
 	}
 	lock_drop(&d->lock);
@@ -108,7 +108,8 @@ static struct job *remove_file(struct jobdir *d, struct tree_node *n)
 {
 	struct job *j = jobdir_take_job(n);
 
-	d->bytes -= spool_file_size(n->data);
+	if (!n->opens)
+		jobdir_drop_content(d, n);
 	tree_unlink(d->tree, n);
 	return j;
 }
@@ -325,19 +326,22 @@ static int may_change(struct tree_node *n, const struct cred *c, const struct jo
 static int change_size(struct jobdir *d, struct tree_node *n, struct jobdir_file *open, uint64_t size)
 {
 	bool own = open && open->writes;
+	uint64_t before;
 	int err;
 
 	if (n->dir)
 		return -EISDIR;
+	before = spool_file_size(n->data);
 	err = jobdir_idle(n);
 	if (!err && !own && n->writers && name_is_request(n->what.class))
 		err = -EBUSY;
 	if (!err)
+		err = jobdir_room(d, n, size);
+	if (!err)
 		err = jobdir_fresh_run(n);
 	if (!err)
-		err = jobdir_resize(d, n, size);
-	if (!err)
 		err = spool_file_truncate(n->data, size);
+	jobdir_account(d, n, before);
 	if (err)
 		return err;
 	if (n->verdict)

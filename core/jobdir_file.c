@@ -21,19 +21,32 @@ static int want_of(int flags)
 	}
 }
 
-int jobdir_resize(struct jobdir *d, struct tree_node *n, uint64_t size)
+int jobdir_room(struct jobdir *d, const struct tree_node *n, uint64_t size)
 {
 	uint64_t now = spool_file_size(n->data);
+	uint64_t left = d->limits.bytes > d->bytes ? d->limits.bytes - d->bytes : 0;
 
 	lock_assert_held(&d->lock);
+	if (size <= now)
+		return 0;
 	if (size > d->limits.request_bytes)
 		return -EFBIG;
-	if (!n->parent)
-		return 0;
-	if (size > now && size - now > d->limits.bytes - d->bytes)
-		return -ENOSPC;
-	d->bytes = d->bytes + size - now;
-	return 0;
+	return size - now > left ? -ENOSPC : 0;
+}
+
+void jobdir_account(struct jobdir *d, const struct tree_node *n, uint64_t size_before)
+{
+	lock_assert_held(&d->lock);
+	d->bytes = d->bytes - size_before + spool_file_size(n->data);
+}
+
+/* Until then a removed file counts: its bytes are still there. */
+void jobdir_drop_content(struct jobdir *d, struct tree_node *n)
+{
+	uint64_t before = spool_file_size(n->data);
+
+	spool_file_truncate(n->data, 0);
+	jobdir_account(d, n, before);
 }
 
 /* --- opening ------------------------------------------------------------------------------------------ */
@@ -56,21 +69,19 @@ static int empty_it(struct jobdir *d, struct tree_node *n)
 	int err = jobdir_fresh_run(n);
 
 	if (!err)
-		err = jobdir_resize(d, n, 0);
-	if (!err)
-		err = spool_file_truncate(n->data, 0);
+		jobdir_drop_content(d, n);
 	n->mtime = n->ctime = clock_wall();
 	return err;
 }
 
 static int begin_writing(struct jobdir *d, struct tree_node *n, int flags)
 {
-	bool request = name_is_request(n->what.class);
+	bool judged = name_is_request(n->what.class) && (flags & O_ACCMODE) != O_RDONLY;
 	int err = may_write(d, n);
 
 	if (!err && (flags & O_TRUNC))
 		err = empty_it(d, n);
-	if (!err && request) {
+	if (!err && judged) {
 		n->verdict = verdict_new(
 			n->what.class == NAME_TEXT ? JOB_FORMAT_TEXT : JOB_FORMAT_JSON);
 		err = n->verdict ? 0 : -ENOMEM;
@@ -226,7 +237,7 @@ int jobdir_create(struct jobdir *d, const struct cred *c, uint64_t dir, const ch
 	lock_take(&d->lock);
 	err = create_locked(d, c, dir, name, mode, flags, ret_file);
 	if (!err) {
-		(*ret_file)->node->lookups++;
+		jobdir_tell((*ret_file)->node);
 		jobdir_attr(d, (*ret_file)->node, ROW_REQUEST, ret);
 	}
 	lock_drop(&d->lock);
@@ -250,14 +261,13 @@ static int write_locked(struct jobdir *d, struct jobdir_file *f, uint64_t offset
 {
 	struct tree_node *n = f->node;
 	uint64_t now = spool_file_size(n->data);
-	int err = jobdir_fresh_run(n);
+	int err = offset > UINT64_MAX - size ? -EFBIG : jobdir_room(d, n, offset + size);
 
-	if (offset > UINT64_MAX - size)
-		return -EFBIG;
-	if (!err && offset + size > now)
-		err = jobdir_resize(d, n, offset + size);
+	if (!err)
+		err = jobdir_fresh_run(n);
 	if (!err)
 		err = spool_file_write(n->data, offset, bytes, size);
+	jobdir_account(d, n, now);
 	if (err)
 		return err;
 	n->mtime = n->ctime = clock_wall();
@@ -270,10 +280,26 @@ static int write_locked(struct jobdir *d, struct jobdir_file *f, uint64_t offset
 	return 0;
 }
 
+/* Keep a judgement, unless the content it was about has been changed meanwhile. */
+static void keep_judgement(struct jobdir_file *f, const struct blob *content,
+	const struct job_order *order, const struct fault *fault)
+{
+	struct blob *now = spool_file_freeze(f->node->data);
+
+	if (now == content && f->node->verdict) {
+		verdict_refuse(f->node->verdict, fault);
+		f->judged = !fault->err;
+		f->order = *order;
+	}
+	blob_put(now);
+}
+
 /* The document is whole: what is wrong with it can be said now. */
 static int judge_now(struct jobdir *d, struct jobdir_file *f)
 {
 	struct verdict_checker checker = jobdir_checker(d);
+	struct job_order order = { 0 };
+	struct fault fault;
 	struct blob *content;
 	int err;
 
@@ -282,8 +308,10 @@ static int judge_now(struct jobdir *d, struct jobdir_file *f)
 	lock_drop(&d->lock);
 	if (!content)
 		return -ENOMEM;
-	err = verdict_judge(f->node->verdict, content, &checker, &f->order);
-	f->judged = !err;
+	err = verdict_judge(JOB_FORMAT_JSON, content, &checker, &order, &fault); /* text is never whole */
+	lock_take(&d->lock);
+	keep_judgement(f, content, &order, &fault);
+	lock_drop(&d->lock);
 	blob_put(content);
 	return err;
 }
@@ -334,6 +362,8 @@ void jobdir_release(struct jobdir *d, struct jobdir_file *f)
 		verdict_free(n->verdict);
 		n->verdict = NULL;
 	}
+	if (!n->parent && !n->opens)
+		jobdir_drop_content(d, n);
 	tree_release(d->tree, n);
 	lock_drop(&d->lock);
 	free(f);

@@ -6,7 +6,7 @@
  *
  * Of a request's run and its file:
  *   run is writing    the file may be written; a close after a write, or a rename, hands it over
- *   run is queued or running   writing is EBUSY; removing cancels
+ *   run is handed over, queued or running   writing is EBUSY; removing cancels
  *   run has ended     the first change of the content drops it, and a new run (writing) begins */
 #ifndef NPUFS_CORE_JOBDIR_IMPL_H
 #define NPUFS_CORE_JOBDIR_IMPL_H
@@ -42,13 +42,19 @@ int jobdir_dir(struct jobdir *d, const struct cred *c, uint64_t id, int want, st
 struct owner jobdir_result_owner(const struct tree_node *n);
 void jobdir_attr(struct jobdir *d, struct tree_node *n, enum job_row row, struct jobdir_attr *ret);
 bool jobdir_has_row(const struct tree_node *n, enum job_row row);
-/* May it be changed? -EBUSY while it is queued or running. */
+/* The kernel learns of the node once more; jobdir_forget() takes that back. */
+void jobdir_tell(struct tree_node *n);
+/* May it be changed? -EBUSY from being handed over until it has ended. */
 int jobdir_idle(const struct tree_node *n);
 /* Judge a name for something new. */
 int jobdir_new_name(const char *name, struct jobname *ret);
 
-/* Account for a change of size, against the limits when it grows. */
-int jobdir_resize(struct jobdir *d, struct tree_node *n, uint64_t size);
+/* May the file become so large? -EFBIG, -ENOSPC. */
+int jobdir_room(struct jobdir *d, const struct tree_node *n, uint64_t size);
+/* Account for a change of size that was made, or failed half way. */
+void jobdir_account(struct jobdir *d, const struct tree_node *n, uint64_t size_before);
+/* Let the bytes go of a file that is removed and no more open. */
+void jobdir_drop_content(struct jobdir *d, struct tree_node *n);
 /* Make the run fit for new content: a run that has ended is dropped. -ENOMEM. */
 int jobdir_fresh_run(struct tree_node *n);
 /* Take the run off the node; the caller cancels and puts it without the lock. */
@@ -57,7 +63,7 @@ void jobdir_drop_job(struct jobdir *d, struct job *j); /* cancel and put; NULL i
 
 /* Hand the present content over, unless it is empty. Called without the lock, with a count of the job. */
 struct submission {
-	struct job *job;     /* counted; NULL: nothing to do */
+	struct job *job;     /* counted; NULL: nothing to do. Handed over once: jobdir_idle() says -EBUSY from then on */
 	struct blob *content;
 	struct fault fault;  /* found while it was written */
 	bool judged;

@@ -23,6 +23,7 @@ struct job *jobdir_take_job(struct tree_node *n)
 
 	n->job = NULL;
 	n->removed = 0;
+	n->handed = false;
 	return j;
 }
 
@@ -43,8 +44,8 @@ int jobdir_fresh_run(struct tree_node *n)
 {
 	struct job *fresh;
 
-	if (!name_is_request(n->what.class) || (n->job && !job_ended(n->job)))
-		return 0;
+	if (!n->parent || !name_is_request(n->what.class) || (n->job && !job_ended(n->job)))
+		return 0; /* what was removed and is still open runs no more */
 	fresh = job_new(n->owner.uid, n->owner.gid, format_of(n));
 	if (!fresh)
 		return -ENOMEM;
@@ -60,6 +61,7 @@ struct submission jobdir_prepare(struct tree_node *n, const struct jobdir_file *
 	if (!n->parent || !n->job || spool_file_size(n->data) == 0)
 		return s;
 	n->dirty = false;
+	n->handed = true;
 	s.job = job_get(n->job);
 	s.content = spool_file_freeze(n->data);
 	if (!s.content)
@@ -72,30 +74,19 @@ struct submission jobdir_prepare(struct tree_node *n, const struct jobdir_file *
 	return s;
 }
 
-static void judge(struct jobdir *d, struct submission *s)
-{
-	struct verdict_checker checker = jobdir_checker(d);
-	struct verdict *v = verdict_new(job_format(s->job));
-
-	if (!v)
-		fault_set(&s->fault, -ENOMEM, "send it again later", "no memory for the request");
-	else if (verdict_judge(v, s->content, &checker, &s->order))
-		s->fault = *verdict_fault(v);
-	verdict_free(v);
-}
-
 void jobdir_submit(struct jobdir *d, struct submission *s)
 {
+	struct verdict_checker checker = jobdir_checker(d);
 	int err;
 
 	if (!s->job)
 		return;
 	if (!s->fault.err && !s->judged)
-		judge(d, s);
+		verdict_judge(job_format(s->job), s->content, &checker, &s->order, &s->fault);
 	if (!s->fault.err) {
 		s->order.request = s->content;
 		err = engine_submit(d->engine, s->job, &s->order, &s->fault);
-		if (err == -EALREADY) /* removed or rewritten meanwhile */
+		if (err == -EALREADY) /* removed meanwhile */
 			s->fault = (struct fault)FAULT_NONE;
 	}
 	if (s->fault.err && job_end(s->job, JOB_FAILED, NULL, &s->fault)) {

@@ -88,7 +88,7 @@ void models_free(struct models *m)
 {
 	if (!m)
 		return;
-	for (size_t i = 0; i < m->n; i++) {
+	for (size_t i = 0; m->entries && i < m->n; i++) {
 		artifact_free(m->entries[i].artifact);
 		manifest_free(m->entries[i].own);
 		tokenizer_free(m->entries[i].tokenizer);
@@ -171,7 +171,7 @@ void models_get(struct models *m, int index, struct model_view *ret)
 		.manifest = e->artifact ? e->artifact->manifest : e->own,
 		.artifact = e->artifact,
 		.tokenizer = e->tokenizer,
-		.sha256 = e->sha256,
+		.sha256 = e->sha256[0] ? e->sha256 : "",
 		.generation = e->generation,
 		.fault = e->fault,
 	};
@@ -223,6 +223,19 @@ static int load_tokenizer(struct model_entry *learned, struct fault *f)
 	return err ? err : tokenizer_new(&man->tokenizer, file, len, &learned->tokenizer, f);
 }
 
+/* Member by member: the alias is read by others without the lock. */
+static void publish(struct models *m, struct model_entry *e, const struct model_entry *learned)
+{
+	lock_take(&m->lock);
+	e->state = learned->state;
+	e->artifact = learned->artifact;
+	e->own = learned->own;
+	e->tokenizer = learned->tokenizer;
+	memcpy(e->sha256, learned->sha256, sizeof e->sha256);
+	e->fault = learned->fault;
+	lock_drop(&m->lock);
+}
+
 int models_verify(struct models *m, int index, struct fault *f)
 {
 	struct model_entry *e = &m->entries[index];
@@ -237,9 +250,7 @@ int models_verify(struct models *m, int index, struct fault *f)
 		fault_set(f, err, "look at the daemon's log", "the model could not be loaded");
 	learned.state = err ? MODEL_FAILED : MODEL_AVAILABLE;
 	learned.fault = *f;
-	lock_take(&m->lock);
-	*e = learned;
-	lock_drop(&m->lock);
+	publish(m, e, &learned);
 	return err;
 }
 

@@ -92,6 +92,7 @@ static enum step tensor_step(struct run *r, struct buf *piece, struct step_fault
 		return STEP_ENDED;
 	fault_from_device(&f->fault, got.code, got.what);
 	f->submitted = got.stage != INFER_NOT_SUBMITTED;
+	f->again = !f->submitted;
 	return STEP_FAILED;
 }
 

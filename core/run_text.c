@@ -66,6 +66,8 @@ static int bound_lengths(struct run_text *t, struct fault *f)
 	const char *field = req->prompt ? "prompt" : "tokens";
 	size_t room;
 
+	if (t->n_prompt == 0)
+		return fault_at(f, -EINVAL, field, -1, "write some text", "the prompt has no tokens");
 	if (t->n_prompt > context)
 		return fault_at(f, -E2BIG, field, -1, "shorten it",
 			"the prompt has %zu tokens; the model's context has %zu", t->n_prompt, context);
@@ -212,10 +214,11 @@ static bool take_token(struct run_text *t, int32_t token, struct buf *piece)
 	return t->n_tokens - t->n_prompt >= t->max_new;
 }
 
-static enum step refuse(struct step_fault *f, const struct infer_result *r)
+static enum step refuse(const struct run_text *t, struct step_fault *f, const struct infer_result *r)
 {
 	fault_from_device(&f->fault, r->code, r->what);
 	f->submitted = r->stage != INFER_NOT_SUBMITTED;
+	f->again = !f->submitted && !t->seq.lost;
 	return STEP_FAILED;
 }
 
@@ -261,7 +264,7 @@ static enum step text_step(struct run *r, struct buf *piece, struct step_fault *
 		n = r->generation->ubatch;
 	got = sequence_feed(r->generation, &t->seq, t->tokens + t->fed, (uint32_t)n, &logits);
 	if (got.stage != INFER_DONE)
-		return refuse(f, &got);
+		return refuse(t, f, &got);
 	t->fed += n;
 	if (t->fed < t->n_tokens)
 		return STEP_MORE;

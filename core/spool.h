@@ -17,7 +17,7 @@ uint64_t spool_file_size(const struct spool_file *f);
 ssize_t spool_file_read(struct spool_file *f, uint64_t offset, char *ret, size_t size);
 /* A hole before `offset` reads as zero bytes. 0, -ENOMEM (or the disk's error). */
 int spool_file_write(struct spool_file *f, uint64_t offset, const char *bytes, size_t size);
-int spool_file_truncate(struct spool_file *f, uint64_t size);
+int spool_file_truncate(struct spool_file *f, uint64_t size); /* never fails to 0 */
 /* The present bytes, unchanged by later writes; the caller's count. NULL: no memory. */
 struct blob *spool_file_freeze(struct spool_file *f);
 

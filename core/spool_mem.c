@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/buf.h"
+#include "core/mem.h"
 #include "core/spool.h"
 
 struct spool_file {
@@ -62,6 +63,11 @@ int spool_file_truncate(struct spool_file *f, uint64_t size)
 	size_t grow;
 	char *room;
 
+	if (size == 0) {
+		blob_put(take_ptr(f->blob));
+		buf_done(&f->buf);
+		return 0;
+	}
 	if (thaw(f))
 		return -ENOMEM;
 	if (size > f->buf.len) {

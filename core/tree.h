@@ -33,6 +33,7 @@ struct tree_node {
 	struct verdict *verdict; /* while it is open for writing */
 	unsigned removed;      /* bit r: the user removed result row r of the present run */
 	bool dirty;            /* written since the last run */
+	bool handed;           /* the present run was handed to the engine */
 	/* private */
 	struct tree_node *next_by_id, *next_by_name;
 };

@@ -53,6 +53,7 @@ static void refuse_text(struct verdict *v, int err, uint64_t offset, const char 
 /* A character may be cut by the end of a write: its beginning is kept for the next one. */
 static size_t finish_tail(struct verdict *v, const char *bytes, size_t n)
 {
+	uint64_t start = v->seen - v->tail_len;
 	size_t used = 0;
 
 	while (v->tail_len && used < n) {
@@ -60,7 +61,7 @@ static size_t finish_tail(struct verdict *v, const char *bytes, size_t n)
 		if (utf8_valid_prefix(v->tail, v->tail_len) == v->tail_len)
 			v->tail_len = 0;
 		else if (utf8_unfinished_tail(v->tail, v->tail_len) != v->tail_len) {
-			refuse_text(v, -EILSEQ, v->seen, "the text is not UTF-8");
+			refuse_text(v, -EILSEQ, start, "the text is not UTF-8");
 			v->tail_len = 0;
 		}
 	}
@@ -81,6 +82,16 @@ static void scan_text(struct verdict *v, const char *bytes, size_t n)
 	} else if (good < rest) {
 		refuse_text(v, -EILSEQ, v->seen + used + good, "the text is not UTF-8");
 	}
+}
+
+/* Said of the first bytes only: those of another encoding would else be called broken UTF-8. */
+static bool refuse_encoding(struct verdict *v, const char *bytes, size_t n)
+{
+	const char *encoding = v->seen ? NULL : utf8_other_encoding(bytes, n);
+
+	if (encoding)
+		fault_at(&v->fault, -EILSEQ, NULL, 0, "write UTF-8", "the text is %s; write UTF-8", encoding);
+	return encoding != NULL;
 }
 
 static bool scan_json(struct verdict *v, const char *bytes, size_t n)
@@ -106,7 +117,9 @@ bool verdict_write(struct verdict *v, uint64_t offset, const char *bytes, size_t
 		verdict_reset(v);
 		return false;
 	}
-	if (v->format == JOB_FORMAT_TEXT)
+	if (refuse_encoding(v, bytes, n))
+		whole = false;
+	else if (v->format == JOB_FORMAT_TEXT)
 		scan_text(v, bytes, n);
 	else
 		whole = scan_json(v, bytes, n);
@@ -122,22 +135,19 @@ static int parse(enum job_format format, const struct blob *content, struct requ
 	return request_from_json(blob_bytes(content), blob_len(content), ret, f);
 }
 
-int verdict_judge(struct verdict *v, const struct blob *content, const struct verdict_checker *c,
-	struct job_order *ret_order)
+int verdict_judge(enum job_format format, const struct blob *content, const struct verdict_checker *c,
+	struct job_order *ret_order, struct fault *f)
 {
-	struct fault f = FAULT_NONE;
 	struct request *req = NULL;
-	int model, err = parse(v->format, content, &req, &f);
+	int model, err;
 
-	if (err) {
-		if (!f.err)
-			fault_set(&f, err, "send it again later", "no memory for the request");
-		v->fault = f;
-		return err;
-	}
-	model = c->check(c->context, req, &f);
+	*f = (struct fault)FAULT_NONE;
+	err = parse(format, content, &req, f);
+	if (err)
+		return f->err ? err
+			      : fault_set(f, err, "send it again later", "no memory for the request");
+	model = c->check(c->context, req, f);
 	if (model < 0) {
-		v->fault = f;
 		request_free(req);
 		return model;
 	}
@@ -149,6 +159,11 @@ int verdict_judge(struct verdict *v, const struct blob *content, const struct ve
 	};
 	request_free(req);
 	return 0;
+}
+
+void verdict_refuse(struct verdict *v, const struct fault *f)
+{
+	v->fault = *f;
 }
 
 const struct fault *verdict_fault(const struct verdict *v)

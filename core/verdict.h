@@ -26,10 +26,12 @@ bool verdict_write(struct verdict *v, uint64_t offset, const char *bytes, size_t
 /* The content changed in another way. */
 void verdict_reset(struct verdict *v);
 
-/* Parse and check the whole content. On success *ret_order has model, priority, deadline and stream (the
- * blob is not taken). The outcome is remembered in verdict_fault(). */
-int verdict_judge(struct verdict *v, const struct blob *content, const struct verdict_checker *c,
-	struct job_order *ret_order);
+/* Parse and check a whole content. On success *ret_order has model, priority, deadline and stream (the
+ * blob is not taken); else `f` says why not. */
+int verdict_judge(enum job_format format, const struct blob *content, const struct verdict_checker *c,
+	struct job_order *ret_order, struct fault *f);
+/* Remember a judgement. */
+void verdict_refuse(struct verdict *v, const struct fault *f);
 
 /* The fault found so far; its err is 0 when none was. */
 const struct fault *verdict_fault(const struct verdict *v);

@@ -19,6 +19,8 @@ struct npufs {
 	struct mount_options opts; /* fixed */
 	uint32_t uid, gid;         /* the daemon's: owner of everything it makes itself */
 	int64_t started;           /* wall ns */
+	uint32_t generation;       /* of inode numbers: another at each start, so that old file handles find nothing */
+	_Atomic unsigned open_files;
 	struct health health;
 	struct models *models;
 	struct engine *engine;

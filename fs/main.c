@@ -27,6 +27,7 @@
 #include "fs/park.h"
 
 #define EXIT_USAGE 2
+#define LAST_READS_MS 500 /* a stop waits so long for those who have files open */
 
 struct command {
 	const char *store, *mountpoint;
@@ -144,8 +145,9 @@ static int mount_at(struct npufs *fs, const char *mountpoint, struct fault *f)
 		"mounting failed");
 }
 
-/* The parent leaves when the child serves; a session of its own keeps it alive when the terminal goes. */
-static int become_daemon(void)
+/* The parent leaves when the child serves; a session of its own keeps it alive when the terminal goes. Nothing of the
+ * caller's stays open, so that a pipe behind the command ends; with log=stderr that one stays. */
+static int become_daemon(const struct mount_options *o)
 {
 	int ready[2];
 	char byte;
@@ -162,6 +164,8 @@ static int become_daemon(void)
 	}
 	setsid();
 	if (chdir("/") < 0 || !freopen("/dev/null", "r", stdin) || !freopen("/dev/null", "w", stdout))
+		return -EIO;
+	if (o->log != OPTION_LOG_STDERR && !freopen("/dev/null", "w", stderr))
 		return -EIO;
 	if (write(ready[1], "", 1) != 1)
 		return -EIO;
@@ -213,6 +217,13 @@ static void stop_engine(struct npufs *fs)
 		engine_stop(fs->engine, (int64_t)(fs->opts.drain_us / 1000));
 }
 
+/* Who was given a result at the last moment comes back for its end, and closes. */
+static void wait_for_readers(struct npufs *fs)
+{
+	for (int i = 0; i < LAST_READS_MS && fs->open_files; i++)
+		usleep(1000);
+}
+
 struct watch {
 	struct npufs *fs;
 	sigset_t signals;
@@ -238,6 +249,7 @@ static void *watch_signals(void *arg)
 		log_info("SIGHUP: there is nothing to read anew");
 	if (!atomic_load(&left)) {
 		stop_engine(w->fs);
+		wait_for_readers(w->fs);
 		end_loop(w);
 	}
 	return NULL;
@@ -308,7 +320,7 @@ static void tear_down(struct npufs *fs)
 
 static int run_mounted(struct npufs *fs, const struct device_ops *ops)
 {
-	int err = fs->opts.foreground ? 0 : become_daemon();
+	int err = fs->opts.foreground ? 0 : become_daemon(&fs->opts);
 
 	log_open(fs->opts.log == OPTION_LOG_SYSLOG ||
 			 (fs->opts.log == OPTION_LOG_AUTO && !fs->opts.foreground),
@@ -349,6 +361,7 @@ int main(int argc, char **argv)
 	fs.uid = (uint32_t)geteuid();
 	fs.gid = (uint32_t)getegid();
 	fs.started = clock_wall();
+	fs.generation = (uint32_t)(fs.started / NS_PER_MS) | 1;
 	block_signals();
 	if (open_store(&fs, cmd.store, &ops, &f) ||
 		mountpoint_prepare(cmd.mountpoint, &mountpoint, &f) || mount_at(&fs, mountpoint, &f)) {

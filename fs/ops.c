@@ -100,7 +100,7 @@ static void reply_attr(fuse_req_t req, int err, const struct stat *st, double se
 static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
 	struct call c = call_of(req, parent);
-	struct fuse_entry_param e = { 0 };
+	struct fuse_entry_param e = { .generation = c.fs->generation };
 
 	reply_entry(req, c.area->lookup(c.fs, &c.cred, c.at, name, &e), &e);
 }
@@ -157,7 +157,7 @@ static void op_access(fuse_req_t req, fuse_ino_t ino, int mask)
 static void op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode)
 {
 	struct call c = call_of(req, parent);
-	struct fuse_entry_param e = { 0 };
+	struct fuse_entry_param e = { .generation = c.fs->generation };
 
 	reply_entry(req,
 		c.area->mkdir ? c.area->mkdir(c.fs, &c.cred, c.at, name, mode, &e) : -EPERM, &e);
@@ -212,6 +212,12 @@ static void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t new_parent, const
 
 /* --- open files --------------------------------------------------------------------------------------- */
 
+static void release(struct npufs *fs, struct handle *h)
+{
+	h->ops->release(fs, h);
+	fs->open_files--;
+}
+
 static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	struct call c = call_of(req, ino);
@@ -219,17 +225,20 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	int err = c.area->open(c.fs, &c.cred, c.at, fi, &h);
 
 	fi->fh = (uintptr_t)h;
-	if (err)
+	if (err) {
 		reply_err(req, err);
-	else if (fuse_reply_open(req, fi) == -ENOENT) /* the open was interrupted: no release comes */
-		h->ops->release(c.fs, h);
+		return;
+	}
+	c.fs->open_files++;
+	if (fuse_reply_open(req, fi) == -ENOENT) /* the open was interrupted: no release comes */
+		release(c.fs, h);
 }
 
 static void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
 	struct fuse_file_info *fi)
 {
 	struct call c = call_of(req, parent);
-	struct fuse_entry_param e = { 0 };
+	struct fuse_entry_param e = { .generation = c.fs->generation };
 	struct handle *h = NULL;
 	int err = -EPERM;
 
@@ -238,8 +247,11 @@ static void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_
 	fi->fh = (uintptr_t)h;
 	if (err) {
 		reply_err(req, err);
-	} else if (fuse_reply_create(req, &e, fi) == -ENOENT) {
-		h->ops->release(c.fs, h);
+		return;
+	}
+	c.fs->open_files++;
+	if (fuse_reply_create(req, &e, fi) == -ENOENT) {
+		release(c.fs, h);
 		forget_one(req, e.ino, 1);
 	}
 }
@@ -284,7 +296,7 @@ static void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
 
 	(void)ino;
 	metrics_add(METRIC_FUSE_REQUESTS, 1);
-	h->ops->release(fs_of(req), h);
+	release(fs_of(req), h);
 	reply_err(req, 0);
 }
 

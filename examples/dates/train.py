@@ -4,7 +4,7 @@
     apt-get install python3-torch libopenblas0-pthread
     OMP_NUM_THREADS=1 /usr/bin/python3 train.py /tmp/dates.pt
 
-It takes about twenty minutes on two cores: two Python threads work on a micro-batch each, which is
+It takes 20 to 25 minutes on two cores: two Python threads work on a micro-batch each, which is
 faster here than two threads inside each operation.  It prints the exact match on held-out strings
 as it goes, writes a checkpoint to the path given, and calls export.py with the trained weights.
 The strings come from dates.py, without end and never from the held-out part.  Nothing at run time

@@ -7,7 +7,6 @@ import pickle
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 
@@ -259,19 +258,21 @@ class Mount:
 
     def __exit__(self, kind, *_):
         try:
-            if self.proc.poll() is None or kind is None:
-                self._leave(kind)
+            self._leave(kind is None)
         finally:
             self.clear()
 
-    def _leave(self, kind):
+    def _leave(self, good):
+        """Stop what still runs; after a failure tell how the daemon was."""
         try:
-            if self.proc.returncode is None:
+            if self.proc.poll() is None:
                 self.stop()
+            elif not good:
+                print(f"the daemon had ended with {self.proc.returncode}: {read(self.log)[-4000:]}")
         except AssertionError as e:
-            if kind is None:
+            if good:
                 raise
-            print(e, file=sys.stderr)
+            print(e)
 
     # --- jobs -----------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import pwd
 import stat
 
 from harness import (DELAY, LONG_REQUEST, U1, U2, Mount, as_user, equal, errno_of, need_root,
@@ -145,14 +146,15 @@ def open_fuse_device(m):
 def test_mounted_by_a_user__that_user_alone():
     """A user's mount serves the user; others are refused at once (K08-07, design)."""
     need_root()
-    m = Mount(uid=U1, wait=False)
+    uid = pwd.getpwnam("nobody").pw_uid  # fusermount3 asks for the user's name
+    m = Mount(uid=uid, wait=False)
     try:
         open_fuse_device(m)
         m.start()
         until(m.serves, 10, "the daemon serves")
-        as_user(U1, m.put, "a.txt", "text")
-        equal(as_user(U1, m.out, "a"), "text\n", "the user's job")
-        equal(as_user(U1, m.done, "a")["uid"], str(U1), "its owner")
+        as_user(uid, m.put, "a.txt", "text")
+        equal(as_user(uid, m.out, "a"), "text\n", "the user's job")
+        equal(as_user(uid, m.done, "a")["uid"], str(uid), "its owner")
         equal(as_user(U2, errno_of, os.listdir, m.path), errno.EACCES, "another user")
         m.stop()
     finally:

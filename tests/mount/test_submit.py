@@ -117,7 +117,7 @@ def test_empty__touch__nothing_runs():
         ok(f"touch {m.job('t.json')}; : > {m.job('u.txt')}")
         time.sleep(0.2)
         equal((m.started(), m.state("t"), m.state("u")), (0, "writing", "writing"), "after touch")
-        assert "empty" in m.status("t")["note"]
+        assert "written" in m.status("t")["note"]
         equal(run(["timeout", "0.3", "cat", m.job("t.out")]).returncode, 124, "reading waits")
         equal(errno_of(lambda: os.read(os.open(m.job("t.out"), os.O_NONBLOCK), 1)), errno.EAGAIN,
               "not waiting")

@@ -1,0 +1,209 @@
+/* A command is one to three words and then its arguments. The words are matched one by one against the table, so what is
+ * wrong is known to the word: of those that would fit in its place the nearest is named. */
+#include "core/admin/admin.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+#include "core/mem.h"
+
+#define NAME      "npufs-admin"
+#define WORDS_MAX 3
+#define ARGS_MAX  3
+
+struct command {
+	const char *words[WORDS_MAX + 1]; /* NULL-ended */
+	const char *args[ARGS_MAX + 1];   /* likewise */
+	int (*run)(const struct admin_call *c);
+	const char *summary, *help;
+};
+
+static const struct command commands[] = {
+	{ { "key", "generate" }, { "PREFIX" }, admin_key_generate, "make a key to sign with",
+		"Writes the private key to PREFIX.pem (mode 0600) and the public one to PREFIX.pub.pem.\n"
+		"Nothing is overwritten. Keep the private key away from the machine that mounts the store.\n" },
+	{ { "store", "init" }, { "STORE" }, admin_store_init, "make the folders of a store",
+		"Makes STORE with models, trust, approvers, evidence, jobs and audit. What is there already\n"
+		"stays, and loses permissions it should not have.\n" },
+	{ { "store", "trust" }, { "STORE", "KEY.pub.pem" }, admin_store_trust,
+		"let a key's owner sign artifacts for a store",
+		"Puts the public key into STORE/trust as KEYID.pem. To end the trust, remove that file.\n" },
+	{ { "artifact", "import", "llama2c" }, { "WEIGHTS", "TOKENIZER", "STORE/models/ALIAS" },
+		admin_artifact_import_llama2c, "make an artifact from llama2.c's files",
+		"WEIGHTS is a version-0 export with float weights, TOKENIZER its tokenizer file. A golden run\n"
+		"is computed on the host, for the device to be checked against. The folder must not be there\n"
+		"yet; it appears whole or not at all. Sign it next.\n" },
+	{ { "artifact", "import", "package" }, { "DIR", "STORE/models/ALIAS" }, admin_artifact_import_package,
+		"make an artifact from a package folder",
+		"DIR has artifact.json, the manifest without its files, and the folders calbin, tokenizer and\n"
+		"golden, which are copied; the manifest then lists each file with size and SHA-256. The folder\n"
+		"must not be there yet; it appears whole or not at all. Sign it next.\n" },
+	{ { "artifact", "sign" }, { "DIR", "KEY.pem" }, admin_artifact_sign, "sign an artifact",
+		"DIR is STORE/models/ALIAS. The files are first checked against the manifest. The signature in\n"
+		"manifest.sig is over the bytes of manifest.json.\n" },
+	{ { "artifact", "verify" }, { "STORE", "ALIAS" }, admin_artifact_verify,
+		"check an artifact as the daemon does",
+		"Checks owners and modes, the signature by a key of STORE/trust, and each file.\n" },
+	{ { "artifact", "show" }, { "DIR" }, admin_artifact_show, "print what an artifact's manifest says",
+		"DIR is STORE/models/ALIAS. The signature is not checked.\n" },
+};
+
+/* --- texts --------------------------------------------------------------------------------------- */
+
+static void put_list(FILE *to, const char *const *list)
+{
+	for (; *list; list++)
+		fprintf(to, " %s", *list);
+}
+
+static void put_usage(FILE *to, const struct command *c)
+{
+	fprintf(to, "usage: " NAME);
+	put_list(to, c->words);
+	put_list(to, c->args);
+	fputc('\n', to);
+}
+
+static void put_command(FILE *to, const struct command *c)
+{
+	fprintf(to, " ");
+	put_list(to, c->words);
+	put_list(to, c->args);
+	fprintf(to, "\n      %s\n", c->summary);
+}
+
+/* The commands that begin with the first `n` words of `words`. */
+static bool begins_with(const struct command *c, char **words, int n)
+{
+	for (int i = 0; i < n; i++)
+		if (!c->words[i] || strcmp(c->words[i], words[i]) != 0)
+			return false;
+	return true;
+}
+
+static int put_commands(FILE *to, char **words, int n, int code)
+{
+	fprintf(to, "usage: " NAME " COMMAND ARGUMENTS\n\ncommands:\n");
+	for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
+		if (begins_with(&commands[i], words, n))
+			put_command(to, &commands[i]);
+	fprintf(to, "\n" NAME " COMMAND --help says more of one. "
+		"Exit codes: 0 done, 1 a check or operation failed, 2 usage.\n");
+	return code;
+}
+
+static int put_help(FILE *to, const struct command *c)
+{
+	put_usage(to, c);
+	fprintf(to, "\n%s.\n\n%s", c->summary, c->help);
+	return ADMIN_OK;
+}
+
+int admin_failed(const struct admin_call *c, const struct fault *f, const struct buf *detail)
+{
+	const char *line = detail ? buf_text(detail) : "", *end;
+
+	fprintf(c->err, NAME ": %s\n", f->reason[0] ? f->reason : fault_errno_name(f->err));
+	for (; (end = strchr(line, '\n')); line = end + 1)
+		fprintf(c->err, "  file: %.*s\n", (int)(end - line), line);
+	if (f->offset >= 0)
+		fprintf(c->err, "  at byte: %ld\n", f->offset);
+	if (f->action[0])
+		fprintf(c->err, "  to do: %s\n", f->action);
+	return ADMIN_FAILED;
+}
+
+/* --- finding the command ------------------------------------------------------------------------- */
+
+static bool is_help(const char *arg)
+{
+	return strcmp(arg, "--help") == 0 || strcmp(arg, "-h") == 0;
+}
+
+static int count(const char *const *list)
+{
+	int n = 0;
+
+	while (list[n])
+		n++;
+	return n;
+}
+
+/* How many of the words are right: those with which some command begins. */
+static int right_words(int n, char **words)
+{
+	int right = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
+		while (right < n && right < WORDS_MAX && begins_with(&commands[i], words, right + 1))
+			right++;
+	return right;
+}
+
+static int unknown(FILE *err, char **words, int right)
+{
+	const char *names[ARRAY_SIZE(commands) + 1] = { NULL };
+	const char *near;
+	size_t n = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
+		if (begins_with(&commands[i], words, right) && commands[i].words[right])
+			names[n++] = commands[i].words[right];
+	near = fault_nearest(words[right], names);
+	fprintf(err, NAME ": no command \"");
+	for (int i = 0; i <= right; i++)
+		fprintf(err, "%s%s", i ? " " : "", words[i]);
+	if (near) {
+		fprintf(err, "\"; did you mean \"");
+		for (int i = 0; i < right; i++)
+			fprintf(err, "%s ", words[i]);
+		fprintf(err, "%s\"?\n", near);
+	} else {
+		fprintf(err, "\"; see " NAME " --help\n");
+	}
+	return ADMIN_USAGE;
+}
+
+static int run(const struct command *c, int argc, char **args, FILE *out, FILE *err)
+{
+	const struct admin_call call = { args, out, err };
+	int want = count(c->args);
+
+	for (int i = 0; i < argc; i++) {
+		if (is_help(args[i]))
+			return put_help(out, c);
+		if (args[i][0] == '-') {
+			fprintf(err, NAME ": no option \"%s\"\n", args[i]);
+			put_usage(err, c);
+			return ADMIN_USAGE;
+		}
+	}
+	if (argc == want)
+		return c->run(&call);
+	fprintf(err, NAME ": %d arguments given, %d needed\n", argc, want);
+	put_usage(err, c);
+	return ADMIN_USAGE;
+}
+
+static int dispatch(int argc, char **argv, FILE *out, FILE *err)
+{
+	int right = right_words(argc, argv);
+
+	for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
+		if (right == count(commands[i].words) && begins_with(&commands[i], argv, right))
+			return run(&commands[i], argc - right, argv + right, out, err);
+	if (argc == right)
+		return put_commands(err, argv, right, ADMIN_USAGE);
+	return is_help(argv[right]) ? put_commands(out, argv, right, ADMIN_OK) : unknown(err, argv, right);
+}
+
+int admin_main(int argc, char **argv, FILE *out, FILE *err)
+{
+	int code = dispatch(argc > 0 ? argc - 1 : 0, argv + 1, out, err);
+
+	if (fflush(out) != 0 && code == ADMIN_OK) {
+		fprintf(err, NAME ": cannot write the output\n");
+		return ADMIN_FAILED;
+	}
+	return code;
+}

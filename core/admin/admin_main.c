@@ -1,0 +1,6 @@
+#include "core/admin/admin.h"
+
+int main(int argc, char **argv)
+{
+	return admin_main(argc, argv, stdout, stderr);
+}

@@ -1,0 +1,247 @@
+"""The parts of the measurement: one function each, listed in PARTS at the end."""
+
+import contextlib
+import json
+import os
+import re
+import statistics
+import subprocess
+import time
+
+import ground
+import harness
+from ground import row
+
+PROMPT = "Once upon a time"
+TOKENS = 256
+LONG_PROMPT = json.dumps({"prompt": "s" * 300})
+
+
+# --- the file operations of a job against the floor --------------------------------------------------
+
+
+def against_floor(o, floor, mount, what):
+    """Interleave jobseq on the floor and on the mount, and print the ratio."""
+    ours, kernels = ground.rounds_of(o.rounds, lambda: ground.jobseq(mount.jobs, o.jobs),
+                                     lambda: ground.jobseq(floor.path, o.jobs))
+    median, best = ground.ratio(ours, kernels)
+    row(f"a job's operations / floor, {what}", f"{median:.2f}", "<= 1.15",
+        f"median; of minima {best:.2f} ({min(ours):.0f} us / {min(kernels):.0f} us)")
+
+
+def floor(o):
+    """One job's file operations, without and with waiting readers."""
+    with ground.Floor() as kernel, ground.null() as mount:
+        against_floor(o, kernel, mount, "nobody waits")
+        for kind, what in (("read", "reads parked"), ("poll", "results polled")):
+            with ground.Readers(mount, o.count, kind) as readers:
+                readers.start()
+                against_floor(o, kernel, mount, f"{o.count} {what}")
+
+
+# --- jobs a second -----------------------------------------------------------------------------------
+
+
+def jobs(o):
+    """Jobs a second from the request's create to the result's last byte."""
+    ways = {"1 writer": (1, "each"), "4 writers": (4, "each"),
+            "1 writer, all requests before all results": (1, "all")}
+    with ground.null() as mount:
+        def measure(writers, order):
+            return writers * o.jobs / ground.run_jobs(mount.jobs, writers, o.jobs, order)
+
+        rates = ground.rounds_of(o.rounds, *(lambda w=way: measure(*w) for way in ways.values()))
+        for what, rate in zip(ways, rates):
+            row(f"jobs a second, {what}", f"{statistics.median(rate):.0f}", "",
+                f"median; best {max(rate):.0f}")
+
+
+# --- tokens a second ---------------------------------------------------------------------------------
+
+
+def story(mount, number):
+    """Run one job of TOKENS tokens: (tokens, seconds on the device)."""
+    stem = f"story{number}"
+    mount.put(stem + ".json", json.dumps({"prompt": PROMPT, "max_new_tokens": TOKENS,
+                                          "temperature": 0}))
+    mount.out(stem)
+    status = mount.status(stem)
+    os.unlink(mount.job(stem + ".json"))
+    return int(status["output_tokens"]), float(status["run_seconds"])
+
+
+def stories_rate(mount, repeats):
+    """Tokens a second of so many jobs, one after the other."""
+    done = [story(mount, i) for i in range(repeats)]
+    return sum(tokens for tokens, _ in done) / sum(seconds for _, seconds in done)
+
+
+def llama2c_rate(program, threads, repeats):
+    """What llama2.c itself calls its tokens a second, over so many runs of the same length."""
+    command = [program, ground.STORIES + "/stories260K.bin", "-z", ground.STORIES + "/tok512.bin",
+               "-t", "0", "-n", str(TOKENS), "-i", PROMPT]
+    rates = []
+    for _ in range(repeats):
+        r = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                           stderr=subprocess.PIPE, text=True, timeout=20, check=True,
+                           env={**os.environ, "OMP_NUM_THREADS": str(threads)})
+        rates.append(float(re.search(r"achieved tok/s: (\S+)", r.stderr)[1]))
+    return repeats / sum(1 / rate for rate in rates)
+
+
+def tokens_with(o, threads, program):
+    """The rows of one number of threads."""
+    with ground.Stories(f"threads={threads}") as mount:
+        story(mount, 0)
+        measures = [lambda: stories_rate(mount, o.repeats)]
+        if program:
+            measures.append(lambda: llama2c_rate(program, threads, o.repeats))
+        rates = ground.rounds_of(o.rounds, *measures)
+    row(f"tokens a second, stories260K, {threads} thread(s)", f"{statistics.median(rates[0]):.0f}",
+        "", f"median; best {max(rates[0]):.0f}")
+    if program:
+        median, _ = ground.ratio(*rates)
+        row(f"  that / llama2.c, {threads} thread(s)", f"{median:.2f}", "> 1",
+            f"median; of maxima {max(rates[0]) / max(rates[1]):.2f} "
+            f"(llama2.c {statistics.median(rates[1]):.0f})")
+
+
+def tokens(o):
+    """Tokens a second of the software device."""
+    program = os.environ.get("LLAMA2C")
+    if not program:
+        ground.remark("no ratio to llama2.c: LLAMA2C does not name its program")
+    for threads in sorted({1, ground.CORES}):
+        tokens_with(o, threads, program)
+
+
+# --- memory ------------------------------------------------------------------------------------------
+
+
+def grown(mount, action):
+    """By how many bytes action() makes the daemon larger."""
+    before = ground.resident(mount)
+    action()
+    return ground.resident(mount) - before
+
+
+def per_job(o, mount):
+    """Memory of a finished job that the kernel has forgotten.
+
+    What its forgetting frees stays with the allocator; a second lot of jobs uses it again, and what that lot
+    grows by is the jobs alone.
+    """
+    def finished():
+        ground.run_jobs(mount.jobs, 1, o.count, "each", "keep")
+
+    first = grown(mount, finished)
+    ground.forget(mount)
+    second = grown(mount, finished)
+    row(f"bytes an idle finished job, of {o.count}", f"{second / o.count:.0f}", "< 512",
+        f"a second lot; the first one with the kernel's inodes: {first / o.count:.0f}")
+
+
+def per_reader(o, mount, kind, what):
+    """Memory of an opened result of a job that never ran, and of the wait for it."""
+    with ground.Readers(mount, 1, kind) as readers:
+        readers.start()
+    readers = ground.Readers(mount, o.count, kind)
+    with contextlib.ExitStack() as stack:
+        opened = grown(mount, lambda: stack.enter_context(readers))
+        waits = grown(mount, readers.start)
+    row(f"bytes a {what}, of {o.count}", f"{waits / o.count:.0f}", "",
+        f"and {opened / o.count:.0f} the request and its opened result")
+
+
+def memory(o):
+    """Resident memory of the daemon."""
+    with ground.null() as mount:
+        ground.run_jobs(mount.jobs, 1, 100)
+        row("resident kilobytes, idle, device=null",
+            f"{ground.resident(mount, 'Rss') / 1024:.0f}", "",
+            f"allocated {ground.resident(mount) / 1024:.0f}")
+        per_job(o, mount)
+    for kind, what in (("read", "parked read"), ("poll", "polled result")):
+        with ground.null() as mount:  # a fresh one each: else freed memory is used again
+            per_reader(o, mount, kind, what)
+    stories_memory()
+
+
+def stories_memory():
+    """Resident memory with a model on the software device."""
+    try:
+        with ground.Stories() as mount:
+            story(mount, 0)
+            row("resident kilobytes, idle, stories260K",
+                f"{ground.resident(mount, 'Rss') / 1024:.0f}", "",
+                f"allocated {ground.resident(mount) / 1024:.0f}")
+    except harness.Skip as e:
+        ground.remark(f"no memory with a model: {e}")
+
+
+# --- latency of health -------------------------------------------------------------------------------
+
+
+def look(path, times):
+    """Microseconds of open, read and close, so many times with a millisecond between."""
+    took = []
+    for _ in range(times):
+        start = time.perf_counter()
+        fd = os.open(path, os.O_RDONLY)
+        assert os.read(fd, 4096)
+        os.close(fd)
+        took.append((time.perf_counter() - start) * 1e6)
+        time.sleep(0.001)
+    return took
+
+
+@contextlib.contextmanager
+def device_busy(mount, request, count):
+    """With so many of these requests queued and running; they must last as long as the block."""
+    names = [mount.job(f"busy{i}.json") for i in range(count)]
+    for name in names:
+        harness.write(name, request)
+    harness.until(lambda: mount.metric("npufs_jobs_running") > 0, 10, "a job runs")
+    yield
+    assert mount.metric("npufs_jobs_running") > 0, "the jobs ended before the measurement did"
+    for name in names:
+        os.unlink(name)
+    harness.until(lambda: mount.metric("npufs_jobs_running") + mount.metric("npufs_jobs_queued")
+                  == 0, 20, "the device is idle")
+
+
+def health_on(o, mount, request, count, what):
+    """Idle and busy in turn on one mount, and the rows."""
+    path = mount.path + "/health"
+
+    def busy():
+        with device_busy(mount, request, count):
+            return look(path, o.looks)
+
+    idle, loaded = ground.rounds_of(o.rounds, lambda: look(path, o.looks), busy)
+    idle, loaded = sum(idle, []), sum(loaded, [])
+    for name, share in (("median", 0.5), ("99th percentile", 0.99)):
+        a, b = ground.percentile(loaded, share), ground.percentile(idle, share)
+        row(f"health, {name}, {what} / idle", f"{a / b:.2f}", "", f"{a:.0f} us / {b:.0f} us")
+
+
+def health(o):
+    """Latency of `cat health` while the device is busy."""
+    with ground.null("sim_delay=100ms") as mount:
+        health_on(o, mount, LONG_PROMPT, 20, "device waits")
+    request = json.dumps({"prompt": PROMPT, "max_new_tokens": TOKENS, "temperature": 0})
+    for threads in sorted({1, ground.CORES}):
+        with ground.Stories(f"threads={threads}") as mount:
+            health_on(o, mount, request, o.busy, f"device computes on {threads}")
+
+
+# --- the list ----------------------------------------------------------------------------------------
+
+# Name: function, seconds it may take.
+PARTS = {
+    "floor": (floor, 90),
+    "jobs": (jobs, 40),
+    "tokens": (tokens, 60),
+    "memory": (memory, 60),
+    "health": (health, 60),
+}
