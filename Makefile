@@ -13,7 +13,8 @@ comma := ,
 BUILD ?= build$(if $(SAN),/san-$(subst $(comma),-,$(SAN)))$(if $(filter clang%,$(CC)),/$(CC))
 Q     := $(if $(filter 1,$(V)),,@)
 
-PACKAGES := libfuse3-dev libcjson-dev libssl-dev libcmocka-dev pkg-config fuse3
+PACKAGES := libfuse3-dev libcjson-dev libssl-dev pkg-config fuse3
+TEST_PACKAGES := libcmocka-dev python3
 
 CPPFLAGS += -I. -D_GNU_SOURCE -MMD -MP
 OPT      ?= -O2
@@ -100,7 +101,8 @@ demo: deps ## install what is missing, build, mount, run the main job, show it, 
 store: programs ## a store with the example models and a fresh signing key, in STORE=
 	@BUILD=$(BUILD) sh examples/make-store.sh $(STORE)
 
-test: deps ## unit, mount, document and layer tests
+test: ## unit, mount, document and layer tests
+	@sh examples/deps.sh $(PACKAGES) $(TEST_PACKAGES)
 	@$(MAKE) --no-print-directory check-layers unit mount-test docs-test fuzz-short
 
 # A test program that fails stops the rest from being called passed, not from being run.

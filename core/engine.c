@@ -143,7 +143,6 @@ static int enqueue_locked(struct engine *e, struct job *j, const struct job_orde
 		err = job_queue(j, order);
 	if (err)
 		return err;
-	lock_cond_signal(&e->due);
 	if (order->deadline_ms && deadlines_add(&e->deadlines, job_deadline(j)))
 		return fault_set(f, -ENOMEM, "send it again later", "no memory for the deadline");
 	if (queue_push(&e->queues[order->model], job_queue_item(j))) {
@@ -152,6 +151,8 @@ static int enqueue_locked(struct engine *e, struct job *j, const struct job_orde
 	}
 	job_get(j);
 	e->queued++;
+	if (order->deadline_ms)
+		lock_cond_signal(&e->due);
 	return 0;
 }
 

@@ -51,6 +51,9 @@ static int validate_tensors(const struct tensor_spec *want, size_t n_want,
 		const struct tensor_spec *t = tensor_named(have, n_have, want[i].name);
 		bool type_ok = t && t->dtype == want[i].dtype;
 
+		if (tensor_bytes(&want[i]) % DEVICE_SLICE_ALIGN)
+			return mismatch(f, NPU_INVALID_DATA_SHAPE,
+				"a tensor's size is not a multiple of the runtime's alignment");
 		if (type_ok && tensor_same_shape(t, &want[i]))
 			continue;
 		if (!t)

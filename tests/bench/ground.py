@@ -17,6 +17,7 @@ FLOOR = os.path.join(SHARED, "floor")
 STORIES = os.path.join(SHARED, "data", "stories260K")
 CORES = len(os.sched_getaffinity(0))
 STEP_LIMIT = 60
+TIED = ["setpriv", "--pdeathsig", "KILL"]  # ends with us, however we end
 
 
 def row(what, value, aim="", note=""):
@@ -85,7 +86,8 @@ class Floor:
         program = compiled(os.path.join(FLOOR, "floor.c"), "floor",
                            "$(pkg-config --cflags --libs fuse3)")
         self.path = tempfile.mkdtemp(prefix="npufs-floor-")
-        self.proc = subprocess.Popen([program, "-f", self.path], stdin=subprocess.DEVNULL)
+        self.proc = subprocess.Popen([*TIED, program, "-f", self.path],
+                                     stdin=subprocess.DEVNULL)
         try:
             harness.until(lambda: os.stat(self.path).st_ino == 1, 10, "the floor is mounted")
         except BaseException:
@@ -163,7 +165,7 @@ class Readers:
         self.mount, self.count, self.kind = mount, count, kind
 
     def __enter__(self):
-        command = [harness.tool("readers"), self.mount.jobs, str(self.count), self.kind]
+        command = [*TIED, harness.tool("readers"), self.mount.jobs, str(self.count), self.kind]
         self.proc = subprocess.Popen(command, bufsize=0, stdin=subprocess.PIPE,
                                      stdout=subprocess.PIPE)
         self._step("opened")
@@ -187,6 +189,7 @@ class Readers:
         try:
             if kind is None:
                 self._step("released")
+                harness.equal(self.proc.wait(STEP_LIMIT), 0, "status of tool_readers")
         finally:
-            self.proc.kill() if kind else self.proc.wait(STEP_LIMIT)
+            self.proc.kill()
             self.proc.wait(STEP_LIMIT)

@@ -219,10 +219,10 @@ def health_on(o, mount, request, count, what):
             return look(path, o.looks)
 
     idle, loaded = ground.rounds_of(o.rounds, lambda: look(path, o.looks), busy)
-    idle, loaded = sum(idle, []), sum(loaded, [])
     for name, share in (("median", 0.5), ("99th percentile", 0.99)):
-        a, b = ground.percentile(loaded, share), ground.percentile(idle, share)
-        row(f"health, {name}, {what} / idle", f"{a / b:.2f}", "", f"{a:.0f} us / {b:.0f} us")
+        a, b = ([ground.percentile(r, share) for r in rounds] for rounds in (loaded, idle))
+        row(f"health, {name}, {what} / idle", f"{ground.ratio(a, b)[0]:.2f}", "",
+            f"median of rounds ({statistics.median(a):.0f} us / {statistics.median(b):.0f} us)")
 
 
 def health(o):

@@ -14,6 +14,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import traceback
 
 sys.dont_write_bytecode = True
@@ -22,7 +23,7 @@ import ground  # noqa: E402 (no bytecode into the tree)
 import harness  # noqa: E402
 import parts  # noqa: E402
 
-UNSHARE = ["unshare", "-m", "--propagation", "private"]
+UNSHARE = [*ground.TIED, "unshare", "-m", "--propagation", "private"]
 
 
 def run_here(name, options):
@@ -37,23 +38,27 @@ def run_here(name, options):
     return 0
 
 
-def run_child(name):
-    """Measure one part in a child; whether that went well."""
-    limit = parts.PARTS[name][1] * harness.SLOW
-    command = UNSHARE + [sys.executable, "-B", os.path.abspath(__file__), *sys.argv[1:]]
-    child = subprocess.Popen(command + ["--one", name], stdin=subprocess.DEVNULL,
-                             start_new_session=True)
-    status = "out of time"
+def wait_or_kill(child, limit):
+    """The child's exit status; past the limit, or if we are told to end, it and all of its are killed."""
     try:
-        status = child.wait(limit)
+        return child.wait(limit)
     except subprocess.TimeoutExpired:
-        pass
+        return "out of time"
     finally:
         if child.returncode is None:
             os.killpg(child.pid, signal.SIGKILL)
             child.wait()
+
+
+def run_child(name):
+    """Measure one part in a child; whether that went well."""
+    command = UNSHARE + [sys.executable, "-B", os.path.abspath(__file__), *sys.argv[1:]]
+    with tempfile.TemporaryDirectory(prefix="npufs-bench-") as folder:
+        child = subprocess.Popen(command + ["--one", name], stdin=subprocess.DEVNULL,
+                                 start_new_session=True, env={**os.environ, "TMPDIR": folder})
+        status = wait_or_kill(child, parts.PARTS[name][1] * harness.SLOW)
     if status != 0:
-        ground.remark(f"{name}: BROKEN, {status}")
+        ground.remark(f"{name}: BROKEN, status {status}")
     return status == 0
 
 
@@ -68,7 +73,7 @@ def arguments():
     parser.add_argument("--jobs", type=int, default=400, help="jobs of one measurement")
     parser.add_argument("--repeats", type=int, default=10, help="stories of one measurement")
     parser.add_argument("--looks", type=int, default=200, help="looks at health a round")
-    parser.add_argument("--busy", type=int, default=300, help="stories queued for a round of looks")
+    parser.add_argument("--busy", type=int, default=500, help="stories queued for a round of looks")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     return parser.parse_args()
 
@@ -85,6 +90,7 @@ def main():
     if os.geteuid() != 0 or not os.path.exists("/dev/fuse"):
         print("bench: left out, it needs root and /dev/fuse")
         return 0
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     ground.row("what", "value", "aim", f"how ({options.rounds} rounds, {ground.CORES} cores)")
     return 0 if all([run_child(name) for name in names]) else 1
 

@@ -7,7 +7,6 @@ stands for anything, a line "..." alone for any lines. Ends with "N passed, N fa
 """
 import os
 import re
-import shlex
 import subprocess
 import sys
 import tempfile
@@ -78,7 +77,8 @@ def rows(heading):
     if len(part) < 2:
         return []
     lines = [x for x in part[1].split("\n## ")[0].splitlines() if x.startswith("|")]
-    return [[c.strip().strip("`") for c in x.strip("|").split("|")] for x in lines[2:]]
+    cells = [re.split(r"(?<!\\)\|", x.strip("|")) for x in lines[2:]]
+    return [[c.strip().strip("`").replace("\\|", "|") for c in row] for row in cells]
 
 
 def options_shown():
@@ -155,5 +155,5 @@ if __name__ == "__main__":
     if os.geteuid() == 0 and not os.environ.get(INSIDE):
         os.environ[INSIDE] = "1"
         os.execvp("unshare", ["unshare", "-m", "--propagation", "private", sys.executable,
-                              *map(shlex.quote, sys.argv)])
+                              *sys.argv])
     sys.exit(main())
