@@ -66,6 +66,8 @@ help: ## this list
 $(BUILD)/fs/%.o: CPPFLAGS += $(shell pkg-config --cflags fuse3)
 # The arithmetic: vectorised, but with every IEEE rule that matters to it kept.
 $(BUILD)/core/sim/%.o: CFLAGS += -O3 -fno-math-errno -fno-trapping-math -ffp-contract=off
+# Loops over all logits of a token.
+$(BUILD)/core/sampler.o $(BUILD)/core/infer.o: CFLAGS += -O3
 
 $(BUILD)/%.o: %.c
 	@mkdir -p $(@D)

@@ -28,7 +28,8 @@ static void rms_norm(double *out, const double *x, const float *gain, size_t n)
 
 	for (size_t i = 0; i < n; i++)
 		squares += x[i] * x[i];
-	scale = 1 / sqrt(squares / (double)n + LLAMA2C_NORM_EPS);
+	/* an overflow must not end as the zeros that dividing by infinity gives */
+	scale = isfinite(squares) ? 1 / sqrt(squares / (double)n + LLAMA2C_NORM_EPS) : (double)NAN;
 	for (size_t i = 0; i < n; i++)
 		out[i] = x[i] * scale * (double)gain[i];
 }

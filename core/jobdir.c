@@ -125,6 +125,18 @@ bool jobdir_has_row(const struct tree_node *n, enum job_row row)
 	return n->job && row != ROW_REQUEST && !(n->removed & 1u << row);
 }
 
+struct jobdir_ref jobdir_ref(const struct tree_node *n, enum job_row row)
+{
+	return (struct jobdir_ref){ n->id, row, row == ROW_REQUEST ? 0 : n->runs % JOBDIR_RUNS };
+}
+
+bool jobdir_shows(const struct tree_node *n, struct jobdir_ref ref)
+{
+	if (ref.row == ROW_REQUEST)
+		return true;
+	return jobdir_has_row(n, ref.row) && ref.run == jobdir_ref(n, ref.row).run;
+}
+
 /* A result is listed when reading it needs no waiting; the status always. */
 static bool row_listed(const struct tree_node *n, enum job_row row)
 {
@@ -182,7 +194,7 @@ void jobdir_attr(struct jobdir *d, struct tree_node *n, enum job_row row, struct
 	struct job_view v;
 
 	*ret = (struct jobdir_attr){
-		.ref = { n->id, row },
+		.ref = jobdir_ref(n, row),
 		.owner = n->owner,
 		.size = n->data ? spool_file_size(n->data) : 0,
 		.links = n->dir ? 2 + tree_dir_subdirs(n) : n->parent ? 1 : 0,
@@ -206,7 +218,7 @@ static int find_ref(struct jobdir *d, const struct cred *c, struct jobdir_ref re
 	struct tree_node *n = tree_by_id(d->tree, ref.id);
 	int err;
 
-	if (!n || (ref.row != ROW_REQUEST && !jobdir_has_row(n, ref.row)))
+	if (!n || !jobdir_shows(n, ref))
 		return -ESTALE;
 	err = jobdir_search(c, n->parent);
 	if (!err)
@@ -293,18 +305,27 @@ void jobdir_forget(struct jobdir *d, uint64_t id, uint64_t n)
 
 /* --- listing ------------------------------------------------------------------------------------------ */
 
-/* A place: the entry's number and the row in it. */
-static uint64_t place(uint64_t entry, unsigned row)
+/* The request comes last: who removes what is listed one by one finds everything still there. */
+static const enum job_row listed[ROW_COUNT] = {
+	ROW_STATUS, ROW_OUT, ROW_ERR, ROW_STREAM, ROW_REQUEST };
+
+/* A place: the entry's number and the step in `listed`. */
+static uint64_t place(uint64_t entry, unsigned step)
 {
-	return entry * ROW_COUNT + row;
+	return entry * ROW_COUNT + step;
 }
 
-static bool list_row(struct tree_node *n, enum job_row row,
+static bool list_row(struct tree_node *n, unsigned step,
 	bool (*each)(void *context, const struct jobdir_entry *entry), void *context)
 {
 	char name[JOBNAME_MAX + 1];
+	enum job_row row = listed[step];
 	struct jobdir_entry e = {
-		.name = n->name, .ref = { n->id, row }, .dir = n->dir != NULL, .next = place(n->entry, row) + 1 };
+		.name = n->name,
+		.ref = jobdir_ref(n, row),
+		.dir = n->dir != NULL,
+		.next = place(n->entry, step) + 1,
+	};
 
 	if (row != ROW_REQUEST) {
 		memcpy(name, n->name, n->what.stem_len);
@@ -314,12 +335,12 @@ static bool list_row(struct tree_node *n, enum job_row row,
 	return each(context, &e);
 }
 
-static bool list_node(struct tree_node *n, unsigned first_row,
+static bool list_node(struct tree_node *n, unsigned first,
 	bool (*each)(void *context, const struct jobdir_entry *entry), void *context)
 {
-	for (unsigned row = first_row; row < ROW_COUNT; row++)
-		if ((row == ROW_REQUEST || row_listed(n, (enum job_row)row)) &&
-			!list_row(n, (enum job_row)row, each, context))
+	for (unsigned step = first; step < ROW_COUNT; step++)
+		if ((listed[step] == ROW_REQUEST || row_listed(n, listed[step])) &&
+			!list_row(n, step, each, context))
 			return false;
 	return true;
 }

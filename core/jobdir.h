@@ -27,10 +27,13 @@ struct jobdir_limits {
 	uint32_t umask; /* bits taken from the mode of a new file */
 };
 
-/* A file or folder, or one of a request's results (row > 0). */
+/* A file or folder, or one of a request's results (row > 0). A result belongs to one run: after another run its ref
+ * is ESTALE, so that what the kernel keeps of it is never taken for the new one's. */
+#define JOBDIR_RUNS 8192
 struct jobdir_ref {
 	uint64_t id;
 	enum job_row row;
+	uint32_t run; /* which, counted modulo JOBDIR_RUNS; 0 of what is no result */
 };
 
 struct jobdir_attr {

@@ -97,8 +97,6 @@ static int remove_result(struct tree_node *n, enum job_row row)
 {
 	if (!jobdir_has_row(n, row))
 		return -ENOENT;
-	if (!job_ended(n->job))
-		return -EBUSY;
 	n->removed |= 1u << row;
 	return 0;
 }

@@ -149,7 +149,7 @@ int jobdir_open_result(struct jobdir *d, const struct cred *c, struct jobdir_ref
 
 	lock_take(&d->lock);
 	n = tree_by_id(d->tree, ref.id);
-	err = n && n->parent && jobdir_has_row(n, ref.row) ? 0 : -ESTALE;
+	err = n && n->parent && jobdir_shows(n, ref) ? 0 : -ESTALE;
 	if (!err)
 		err = jobdir_search(c, n->parent);
 	if (!err) {

@@ -42,6 +42,9 @@ int jobdir_dir(struct jobdir *d, const struct cred *c, uint64_t id, int want, st
 struct owner jobdir_result_owner(const struct tree_node *n);
 void jobdir_attr(struct jobdir *d, struct tree_node *n, enum job_row row, struct jobdir_attr *ret);
 bool jobdir_has_row(const struct tree_node *n, enum job_row row);
+struct jobdir_ref jobdir_ref(const struct tree_node *n, enum job_row row);
+/* Is that what the node shows now? */
+bool jobdir_shows(const struct tree_node *n, struct jobdir_ref ref);
 /* The kernel learns of the node once more; jobdir_forget() takes that back. */
 void jobdir_tell(struct tree_node *n);
 /* May it be changed? -EBUSY from being handed over until it has ended. */

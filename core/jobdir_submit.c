@@ -24,6 +24,7 @@ struct job *jobdir_take_job(struct tree_node *n)
 	n->job = NULL;
 	n->removed = 0;
 	n->handed = false;
+	n->runs++;
 	return j;
 }
 

@@ -8,7 +8,7 @@
 
 enum name_class { NAME_INERT, NAME_TEXT, NAME_JSON, NAME_BATCH, NAME_RESULT };
 
-/* The files of a request, in the order of listing; the first is the request itself. */
+/* The files of a request; the first is the request itself. */
 enum job_row { ROW_REQUEST, ROW_STATUS, ROW_OUT, ROW_ERR, ROW_STREAM, ROW_COUNT };
 
 struct jobname {

@@ -13,6 +13,7 @@
 
 #include "core/json.h"
 #include "core/mem.h"
+#include "core/prng.h"
 #include "core/sequence.h"
 #include "core/textout.h"
 
@@ -88,6 +89,19 @@ static int bound_lengths(struct run_text *t, struct fault *f)
 	return 0;
 }
 
+/* A seed for a request that gives none: no secret, but never the same twice. Only the engine's thread asks. */
+static int fresh_seed(uint64_t *ret)
+{
+	static uint64_t state;
+	static bool started;
+
+	if (!started && random_bytes(&state, sizeof state))
+		return -EIO;
+	started = true;
+	*ret = prng_splitmix(&state);
+	return 0;
+}
+
 static int set_sampling(struct run_text *t, struct fault *f)
 {
 	const struct request *req = t->base.request;
@@ -95,7 +109,7 @@ static int set_sampling(struct run_text *t, struct fault *f)
 	t->sampling = req->sampling;
 	if (!req->temperature_given)
 		t->sampling.temperature = t->base.model->manifest->default_temperature;
-	if (!req->seed_given && random_bytes(&t->sampling.seed, sizeof t->sampling.seed))
+	if (!req->seed_given && fresh_seed(&t->sampling.seed))
 		return fault_set(f, -EIO, "give a seed", "no random bytes for a seed");
 	if (sampler_new(&t->sampling, t->base.generation->vocab, &t->sampler))
 		return fault_set(f, -ENOMEM, "send it again later", "no memory for the sampler");

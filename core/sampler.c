@@ -94,7 +94,8 @@ int sampler_new(const struct sampling *p, uint32_t vocab, struct sampler **ret)
 		return -ENOMEM;
 	}
 	prng_seed(&s->prng, p->seed);
-	fill_fractions(s);
+	if (random)
+		fill_fractions(s);
 	*ret = s;
 	return 0;
 }

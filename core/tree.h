@@ -32,6 +32,7 @@ struct tree_node {
 	struct job *job;       /* requests: the present run, counted */
 	struct verdict *verdict; /* while it is open for writing */
 	unsigned removed;      /* bit r: the user removed result row r of the present run */
+	uint32_t runs;         /* how many came before the present one */
 	bool dirty;            /* written since the last run */
 	bool handed;           /* the present run was handed to the engine */
 	/* private */

@@ -114,8 +114,8 @@ static int fixed_getattr(struct npufs *fs, const struct cred *c, struct at at, s
 		.st_gid = o.gid,
 		.st_blksize = 4096,
 	};
-	ret->st_mtim = ret->st_ctim = ret->st_atim =
-		clock_timespec(!p.dir && p.row->live ? clock_wall() : fs->started);
+	ret->st_ctim = ret->st_atim = clock_timespec(fs->started); /* archivers complain when it moves */
+	ret->st_mtim = !p.dir && p.row->live ? clock_timespec(clock_wall()) : ret->st_ctim;
 	return p.dir ? 0 : size_of(fs, at, p.row, &ret->st_size);
 }
 

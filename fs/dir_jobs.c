@@ -13,14 +13,18 @@
 /* A result of a run that has ended does not change: its size is believed for so long while it is read. */
 #define RESULT_ATTR_SECONDS 1.0
 
+#define ROW_BITS 3
+_Static_assert(ROW_COUNT <= 1 << ROW_BITS && JOBDIR_RUNS <= 1 << (AT_ROW_BITS - ROW_BITS), "fit in a row");
+
 static struct jobdir_ref ref_of(struct at at)
 {
-	return (struct jobdir_ref){ at.object, (enum job_row)at.row };
+	return (struct jobdir_ref){
+		.id = at.object, .row = (enum job_row)(at.row % (1 << ROW_BITS)), .run = at.row >> ROW_BITS };
 }
 
 static struct at at_of_ref(struct jobdir_ref ref)
 {
-	return (struct at){ AREA_JOBS, ref.id, ref.row };
+	return (struct at){ AREA_JOBS, ref.id, ref.run << ROW_BITS | ref.row };
 }
 
 static void fill_stat(const struct jobdir_attr *a, struct stat *ret)
@@ -75,6 +79,8 @@ static int jobs_getattr(struct npufs *fs, const struct cred *c, struct at at, st
 	struct jobdir_attr a;
 	int err = jobdir_getattr(fs->jobs, c, ref_of(at), &a);
 
+	if (err == -ESTALE)
+		return result_handle_attr(fs, at_ino(at), ret);
 	if (err)
 		return err;
 	fill_stat(&a, ret);
@@ -133,6 +139,7 @@ static int jobs_access(struct npufs *fs, const struct cred *c, struct at at, int
 static int open_result(struct npufs *fs, const struct cred *c, struct at at,
 	struct fuse_file_info *fi, struct handle **ret)
 {
+	enum job_row row = ref_of(at).row;
 	struct job *j;
 	struct job_view v;
 	int err = jobdir_open_result(fs->jobs, c, ref_of(at), fi->flags, &j);
@@ -141,9 +148,9 @@ static int open_result(struct npufs *fs, const struct cred *c, struct at at,
 		return err;
 	job_look(j, &v);
 	fi->direct_io = !job_state_ended(v.state);
-	if (v.fault.err && (at.row == ROW_OUT || at.row == ROW_STREAM))
+	if (v.fault.err && (row == ROW_OUT || row == ROW_STREAM))
 		err = v.fault.err;
-	else if (!(*ret = result_handle_new(j, (enum job_row)at.row)))
+	else if (!(*ret = result_handle_new(j, row, at_ino(at))))
 		err = -ENOMEM;
 	if (err)
 		job_put(j);

@@ -15,12 +15,15 @@
 
 #define NPUFS_VERSION "0.1.0"
 
+struct handle;
+
 struct npufs {
 	struct mount_options opts; /* fixed */
 	uint32_t uid, gid;         /* the daemon's: owner of everything it makes itself */
 	int64_t started;           /* wall ns */
 	uint32_t generation;       /* of inode numbers: another at each start, so that old file handles find nothing */
-	_Atomic unsigned open_files;
+	struct handle *open;       /* every open file, by the thread that serves the kernel */
+	_Atomic unsigned n_open;
 	struct health health;
 	struct models *models;
 	struct engine *engine;
@@ -38,7 +41,7 @@ struct at {
 	unsigned row;
 };
 
-#define AT_ROW_BITS  6
+#define AT_ROW_BITS  16
 #define AT_AREA_BIT  56
 #define ROW_SELF     1 /* the folder itself, in areas made of tables; their rows follow */
 #define ROW_FIRST    2
@@ -66,6 +69,9 @@ static inline struct at at_area(enum area area)
 
 /* Set by fs/ops.c before the loop starts. */
 extern const struct fuse_lowlevel_ops fs_ops;
+
+/* After the loop: let go what is still open. */
+void fs_close_all(struct npufs *fs);
 
 /* The caller of a request. */
 struct cred fs_cred(fuse_req_t req);

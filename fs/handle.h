@@ -22,6 +22,7 @@ struct handle_ops {
 
 struct handle {
 	const struct handle_ops *ops;
+	struct handle *next, **link; /* fs->open, by fs/ops.c */
 };
 
 static inline struct handle *handle_of(const struct fuse_file_info *fi)
@@ -36,7 +37,9 @@ struct handle *text_handle_new(struct buf *text);
 struct handle *file_handle_new(struct jobdir_file *f, pid_t opener); /* takes f when not NULL */
 struct jobdir_file *file_handle_file(struct handle *h); /* NULL when it is of another kind */
 
-/* fs/kind_result.c: a result of a run; takes the count of `j` when not NULL. */
-struct handle *result_handle_new(struct job *j, enum job_row row);
+/* fs/kind_result.c: a result of a run; takes the count of `j` when not NULL. `ino` is the number it was opened by. */
+struct handle *result_handle_new(struct job *j, enum job_row row, fuse_ino_t ino);
+/* What fstat(2) says of a result that is open but that no name shows any more. -ESTALE: it is not open either. */
+int result_handle_attr(struct npufs *fs, fuse_ino_t ino, struct stat *ret);
 
 #endif

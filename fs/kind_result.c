@@ -5,15 +5,25 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/poll.h>
+#include <sys/stat.h>
 
+#include "core/clock.h"
 #include "core/mem.h"
 #include "fs/park.h"
 
-struct result_handle {
+struct open_result {
 	struct handle base;
 	struct job *job; /* counted */
+	enum job_row row;
+	fuse_ino_t ino;
+};
+
+/* --- out, err, stream ---------------------------------------------------------------------------------- */
+
+struct result_handle {
+	struct open_result open;
 	enum job_result what;
-	off_t next; /* where the last read ended: what poll asks about */
+	off_t next; /* where the last read ended, as far as it is known: what poll asks about */
 	struct park_poll *poll;
 };
 
@@ -24,23 +34,23 @@ static void result_read(struct npufs *fs, fuse_req_t req, struct handle *h, size
 
 	(void)fs;
 	r->next = off;
-	if ((flags & O_NONBLOCK) && !job_ripe(r->job, r->what, (size_t)off))
+	if ((flags & O_NONBLOCK) && !job_ripe(r->open.job, r->what, (size_t)off))
 		fuse_reply_err(req, EAGAIN);
 	else
-		park_read(req, r->job, r->what, size, (size_t)off);
+		r->next += (off_t)park_read(req, r->open.job, r->what, size, (size_t)off);
 }
 
 static void result_poll(struct npufs *fs, fuse_req_t req, struct handle *h,
 	struct fuse_pollhandle *ph)
 {
 	struct result_handle *r = (struct result_handle *)h;
-	bool ripe = job_ripe(r->job, r->what, (size_t)r->next);
+	bool ripe = job_ripe(r->open.job, r->what, (size_t)r->next);
 
 	(void)fs;
 	if (ph && ripe)
 		fuse_pollhandle_destroy(ph);
 	else if (ph)
-		r->poll = park_poll_arm(r->poll, r->job, r->what, (size_t)r->next, ph);
+		r->poll = park_poll_arm(r->poll, r->open.job, r->what, (size_t)r->next, ph);
 	fuse_reply_poll(req, ripe ? POLLIN | POLLRDNORM : 0);
 }
 
@@ -50,7 +60,7 @@ static void result_release(struct npufs *fs, struct handle *h)
 
 	(void)fs;
 	park_poll_drop(r->poll);
-	job_put(r->job);
+	job_put(r->open.job);
 	free(r);
 }
 
@@ -60,11 +70,12 @@ static const struct handle_ops result_ops = {
 	.release = result_release,
 };
 
+/* --- status -------------------------------------------------------------------------------------------- */
+
 /* The status is rendered anew when a read begins at its start, or comes back to its end after a change (`tail -f`); a
  * program that reads it piece by piece sees one text. */
 struct status_handle {
-	struct handle base;
-	struct job *job;
+	struct open_result open;
 	struct buf text;
 	enum job_state shown;
 };
@@ -76,10 +87,10 @@ static void status_read(struct npufs *fs, fuse_req_t req, struct handle *h, size
 	size_t at;
 
 	(void)flags;
-	if (off == 0 || ((size_t)off >= s->text.len && job_state(s->job) != s->shown)) {
-		s->shown = job_state(s->job);
+	if (off == 0 || ((size_t)off >= s->text.len && job_state(s->open.job) != s->shown)) {
+		s->shown = job_state(s->open.job);
 		buf_reset(&s->text);
-		jobdir_status(fs->jobs, s->job, &s->text);
+		jobdir_status(fs->jobs, s->open.job, &s->text);
 	}
 	if (buf_error(&s->text)) {
 		fuse_reply_err(req, ENOMEM);
@@ -95,36 +106,86 @@ static void status_release(struct npufs *fs, struct handle *h)
 
 	(void)fs;
 	buf_done(&s->text);
-	job_put(s->job);
+	job_put(s->open.job);
 	free(s);
 }
 
 static const struct handle_ops status_ops = { .read = status_read, .release = status_release };
 
-static struct handle *status_handle_new(struct job *j)
+static struct handle *status_handle_new(struct job *j, fuse_ino_t ino)
 {
 	struct status_handle *s = calloc(1, sizeof *s);
 
 	if (!s)
 		return NULL;
-	s->base.ops = &status_ops;
-	s->job = j;
-	return &s->base;
+	s->open = (struct open_result){ .base.ops = &status_ops, .job = j, .row = ROW_STATUS, .ino = ino };
+	return &s->open.base;
 }
 
-struct handle *result_handle_new(struct job *j, enum job_row row)
+struct handle *result_handle_new(struct job *j, enum job_row row, fuse_ino_t ino)
 {
 	static const enum job_result shows[ROW_COUNT] = {
 		[ROW_OUT] = JOB_OUT, [ROW_ERR] = JOB_ERR, [ROW_STREAM] = JOB_STREAM };
 	struct result_handle *r;
 
 	if (row == ROW_STATUS)
-		return status_handle_new(j);
+		return status_handle_new(j, ino);
 	r = calloc(1, sizeof *r);
 	if (!r)
 		return NULL;
-	r->base.ops = &result_ops;
-	r->job = j;
+	r->open = (struct open_result){ .base.ops = &result_ops, .job = j, .row = row, .ino = ino };
 	r->what = shows[row];
-	return &r->base;
+	return &r->open.base;
+}
+
+/* --- what fstat(2) says: it comes with a number, not with the open file -------------------------------- */
+
+static const struct open_result *find_open(struct npufs *fs, fuse_ino_t ino)
+{
+	for (struct handle *h = fs->open; h; h = h->next) {
+		const struct open_result *o = (const struct open_result *)h;
+
+		if ((h->ops == &result_ops || h->ops == &status_ops) && o->ino == ino)
+			return o;
+	}
+	return NULL;
+}
+
+static size_t open_size(struct npufs *fs, const struct open_result *o, const struct job_view *v)
+{
+	AUTO_BUF struct buf text = BUF_INIT;
+
+	switch (o->row) {
+	case ROW_OUT:
+		return v->state == JOB_DONE ? v->out_size : 0;
+	case ROW_STREAM:
+		return v->state == JOB_DONE ? v->stream_size : 0;
+	case ROW_ERR:
+		job_render_error(v, &text);
+		break;
+	default:
+		jobdir_status(fs->jobs, o->job, &text);
+	}
+	return text.len;
+}
+
+int result_handle_attr(struct npufs *fs, fuse_ino_t ino, struct stat *ret)
+{
+	const struct open_result *o = find_open(fs, ino);
+	struct job_view v;
+
+	if (!o)
+		return -ESTALE;
+	job_look(o->job, &v);
+	*ret = (struct stat){
+		.st_ino = ino,
+		.st_mode = S_IFREG | 0400,
+		.st_uid = v.uid,
+		.st_size = (off_t)open_size(fs, o, &v),
+		.st_blksize = 4096,
+		.st_mtim = clock_timespec(v.ended),
+		.st_ctim = clock_timespec(v.ended),
+		.st_atim = clock_timespec(v.ended),
+	};
+	return 0;
 }

@@ -220,7 +220,7 @@ static void stop_engine(struct npufs *fs)
 /* Who was given a result at the last moment comes back for its end, and closes. */
 static void wait_for_readers(struct npufs *fs)
 {
-	for (int i = 0; i < LAST_READS_MS && fs->open_files; i++)
+	for (int i = 0; i < LAST_READS_MS && fs->n_open; i++)
 		usleep(1000);
 }
 
@@ -308,6 +308,7 @@ static void block_signals(void)
 static void tear_down(struct npufs *fs)
 {
 	park_abort_all();
+	fs_close_all(fs);
 	if (fs->session) {
 		fuse_session_unmount(fs->session);
 		fuse_session_destroy(fs->session);

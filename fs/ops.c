@@ -212,10 +212,29 @@ static void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t new_parent, const
 
 /* --- open files --------------------------------------------------------------------------------------- */
 
+static void keep(struct npufs *fs, struct handle *h)
+{
+	h->next = fs->open;
+	if (h->next)
+		h->next->link = &h->next;
+	h->link = &fs->open;
+	fs->open = h;
+	fs->n_open++;
+}
+
 static void release(struct npufs *fs, struct handle *h)
 {
+	*h->link = h->next;
+	if (h->next)
+		h->next->link = h->link;
 	h->ops->release(fs, h);
-	fs->open_files--;
+	fs->n_open--;
+}
+
+void fs_close_all(struct npufs *fs)
+{
+	while (fs->open)
+		release(fs, fs->open);
 }
 
 static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
@@ -229,7 +248,7 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 		reply_err(req, err);
 		return;
 	}
-	c.fs->open_files++;
+	keep(c.fs, h);
 	if (fuse_reply_open(req, fi) == -ENOENT) /* the open was interrupted: no release comes */
 		release(c.fs, h);
 }
@@ -249,7 +268,7 @@ static void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_
 		reply_err(req, err);
 		return;
 	}
-	c.fs->open_files++;
+	keep(c.fs, h);
 	if (fuse_reply_create(req, &e, fi) == -ENOENT) {
 		release(c.fs, h);
 		forget_one(req, e.ino, 1);

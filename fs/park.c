@@ -55,7 +55,7 @@ static void list_remove(struct parked *p)
 	metrics_add(METRIC_PARKED_REQUESTS, -1);
 }
 
-static void reply_result(fuse_req_t req, struct job *j, enum job_result what, size_t size,
+static size_t reply_result(fuse_req_t req, struct job *j, enum job_result what, size_t size,
 	size_t offset)
 {
 	AUTO_FREE char *bytes = malloc(size ? size : 1);
@@ -66,6 +66,7 @@ static void reply_result(fuse_req_t req, struct job *j, enum job_result what, si
 		fuse_reply_err(req, (int)-n);
 	else
 		fuse_reply_buf(req, bytes, (size_t)n);
+	return n < 0 ? 0 : (size_t)n;
 }
 
 static void parked_free(struct parked *p)
@@ -123,24 +124,23 @@ static void arm(struct parked *p)
 		answer(p, setup == INTERRUPTED ? EINTR : 0);
 }
 
-void park_read(fuse_req_t req, struct job *j, enum job_result what, size_t size, size_t offset)
+size_t park_read(fuse_req_t req, struct job *j, enum job_result what, size_t size, size_t offset)
 {
 	struct parked *p;
 
-	if (job_ripe(j, what, offset)) {
-		reply_result(req, j, what, size, offset);
-		return;
-	}
+	if (job_ripe(j, what, offset))
+		return reply_result(req, j, what, size, offset);
 	p = calloc(1, sizeof *p);
 	if (!p) {
 		fuse_reply_err(req, ENOMEM);
-		return;
+		return 0;
 	}
 	p->waiter = (struct job_waiter){ .what = what, .offset = offset, .wake = on_wake };
 	p->req = req;
 	p->job = job_get(j);
 	p->size = size;
 	arm(p);
+	return 0;
 }
 
 void park_abort_all(void)

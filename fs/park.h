@@ -5,8 +5,9 @@
 
 #include "fs/fs.h"
 
-/* Answer a read of a result of `j` (borrowed) when there is something to answer: at once, or parked. */
-void park_read(fuse_req_t req, struct job *j, enum job_result what, size_t size, size_t offset);
+/* Answer a read of a result of `j` (borrowed) when there is something to answer: at once, giving the count of bytes, or
+ * parked. */
+size_t park_read(fuse_req_t req, struct job *j, enum job_result what, size_t size, size_t offset);
 
 /* A poll(2) that waits for a result; one a handle, counted by it. */
 struct park_poll;

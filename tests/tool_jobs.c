@@ -2,9 +2,10 @@
  *
  *   tool_jobs DIR WRITERS N each|all remove|keep
  *
- * WRITERS threads do N jobs each in DIR: a small request is written and its result read. With `each` one job
- * after the other, with `all` first all requests, then all results. Prints the seconds that took; removing
- * the requests afterwards is not counted. Ends with status 1 when a call fails or a result is empty. */
+ * WRITERS threads do N jobs each in DIR: a small request is written and its result read. With
+ * `each` one job after the other, with `all` first all requests, then all results. Prints the
+ * seconds that took; removing the requests afterwards is not counted. Ends with status 1 when a
+ * call fails or a result is empty. */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -112,7 +113,8 @@ int main(int argc, char **argv)
 	fail_if(!writers, "calloc");
 	for (int i = 0; i < count; i++)
 		writers[i] = (struct writer){ .dir = argv[1], .number = i, .n = atoi(argv[3]),
-			.each = strcmp(argv[4], "each") == 0, .keep = strcmp(argv[5], "keep") == 0 };
+			.each = strcmp(argv[4], "each") == 0,
+			.keep = strcmp(argv[5], "keep") == 0 };
 	run(writers, count);
 	return 0;
 }

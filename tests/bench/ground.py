@@ -1,4 +1,4 @@
-"""What the measurements stand on: the floor's mount, npufs mounts, parked readers, ratios and rows."""
+"""What the measurements stand on: mounts of the floor and of npufs, parked readers, rows."""
 
 import os
 import re
@@ -49,7 +49,7 @@ def percentile(values, share):
     return sorted(values)[min(len(values) - 1, int(len(values) * share))]
 
 
-# --- programs ----------------------------------------------------------------------------------------
+# --- programs ------------------------------------------------------------------------------------
 
 
 def compiled(source, target, flags=""):
@@ -71,12 +71,12 @@ def jobseq(folder, jobs):
 
 
 def run_jobs(folder, writers, jobs, order="each", after="remove"):
-    """Seconds that `writers` took for `jobs` jobs each."""
+    """Seconds that `writers` took for `jobs` jobs each, see tool_jobs.c."""
     command = [harness.tool("jobs"), folder, str(writers), str(jobs), order, after]
     return float(harness.ok(command, STEP_LIMIT))
 
 
-# --- mounts ------------------------------------------------------------------------------------------
+# --- mounts --------------------------------------------------------------------------------------
 
 
 class Floor:
@@ -151,7 +151,7 @@ def forget(mount):
     harness.ok(["mount", "-i", "-o", "remount", mount.path])
 
 
-# --- waiting readers ---------------------------------------------------------------------------------
+# --- waiting readers -----------------------------------------------------------------------------
 
 
 class Readers:
@@ -173,7 +173,7 @@ class Readers:
 
     def _step(self, done):
         self.proc.stdin.write(b"\n")
-        ready, _, _ = select.select([self.proc.stdout], [], [], STEP_LIMIT)
+        ready, _, _ = select.select([self.proc.stdout], [], [], STEP_LIMIT * harness.SLOW)
         got = self.proc.stdout.readline().decode().strip() if ready else "nothing"
         harness.equal(got, done, "tool_readers")
 

@@ -17,29 +17,44 @@ TOKENS = 256
 LONG_PROMPT = json.dumps({"prompt": "s" * 300})
 
 
-# --- the file operations of a job against the floor --------------------------------------------------
+# --- the file operations of a job against the floor ----------------------------------------------
 
 
-def against_floor(o, floor, mount, what):
-    """Interleave jobseq on the floor and on the mount, and print the ratio."""
-    ours, kernels = ground.rounds_of(o.rounds, lambda: ground.jobseq(mount.jobs, o.jobs),
-                                     lambda: ground.jobseq(floor.path, o.jobs))
-    median, best = ground.ratio(ours, kernels)
-    row(f"a job's operations / floor, {what}", f"{median:.2f}", "<= 1.15",
-        f"median; of minima {best:.2f} ({min(ours):.0f} us / {min(kernels):.0f} us)")
+def against(o, ours, other, what, aim):
+    """Interleave jobseq in two folders, and print the ratio of the first to the other."""
+    a, b = ground.rounds_of(o.rounds, lambda: ground.jobseq(ours, o.jobs),
+                            lambda: ground.jobseq(other, o.jobs))
+    median, best = ground.ratio(a, b)
+    row(f"a job's operations / {what}", f"{median:.2f}", aim,
+        f"median; of minima {best:.2f} ({min(a):.0f} us / {min(b):.0f} us)")
 
 
 def floor(o):
-    """One job's file operations, without and with waiting readers."""
+    """One job's file operations against the kernel's floor, without and with waiting readers."""
     with ground.Floor() as kernel, ground.null() as mount:
-        against_floor(o, kernel, mount, "nobody waits")
-        for kind, what in (("read", "reads parked"), ("poll", "results polled")):
-            with ground.Readers(mount, o.count, kind) as readers:
-                readers.start()
-                against_floor(o, kernel, mount, f"{o.count} {what}")
+        def compare(what):
+            against(o, mount.jobs, kernel.path, f"floor, {what}", "<= 1.15")
+
+        compare("nobody waits")
+        with ground.Readers(mount, o.count, "read") as readers:
+            compare(f"{o.count} results open")
+            readers.start()
+            compare(f"{o.count} reads parked")
+        with ground.Readers(mount, o.count, "poll") as readers:
+            readers.start()
+            compare(f"{o.count} results polled")
 
 
-# --- jobs a second -----------------------------------------------------------------------------------
+def spool(o):
+    """One job's file operations among many finished jobs against those among few."""
+    limits = "max_files=100000000,max_bytes=1T"
+    with ground.null(limits) as few, ground.null(limits) as many:
+        for mount, total in ((few, o.few), (many, o.many)):
+            ground.run_jobs(mount.jobs, 4, total // 4, "each", "keep")
+        against(o, many.jobs, few.jobs, f"spool, {o.many} jobs / {o.few}", "<= 1.20")
+
+
+# --- jobs a second -------------------------------------------------------------------------------
 
 
 def jobs(o):
@@ -56,7 +71,7 @@ def jobs(o):
                 f"median; best {max(rate):.0f}")
 
 
-# --- tokens a second ---------------------------------------------------------------------------------
+# --- tokens a second -----------------------------------------------------------------------------
 
 
 def story(mount, number):
@@ -115,7 +130,7 @@ def tokens(o):
         tokens_with(o, threads, program)
 
 
-# --- memory ------------------------------------------------------------------------------------------
+# --- memory --------------------------------------------------------------------------------------
 
 
 def grown(mount, action):
@@ -128,8 +143,8 @@ def grown(mount, action):
 def per_job(o, mount):
     """Memory of a finished job that the kernel has forgotten.
 
-    What its forgetting frees stays with the allocator; a second lot of jobs uses it again, and what that lot
-    grows by is the jobs alone.
+    What its forgetting frees stays with the allocator; a second lot of jobs uses it again, and what
+    that lot grows by is the jobs alone.
     """
     def finished():
         ground.run_jobs(mount.jobs, 1, o.count, "each", "keep")
@@ -179,7 +194,7 @@ def stories_memory():
         ground.remark(f"no memory with a model: {e}")
 
 
-# --- latency of health -------------------------------------------------------------------------------
+# --- latency of health ---------------------------------------------------------------------------
 
 
 def look(path, times):
@@ -235,13 +250,14 @@ def health(o):
             health_on(o, mount, request, o.busy, f"device computes on {threads}")
 
 
-# --- the list ----------------------------------------------------------------------------------------
+# --- the list ------------------------------------------------------------------------------------
 
 # Name: function, seconds it may take.
 PARTS = {
-    "floor": (floor, 90),
+    "floor": (floor, 120),
+    "spool": (spool, 120),
     "jobs": (jobs, 40),
     "tokens": (tokens, 60),
-    "memory": (memory, 60),
-    "health": (health, 60),
+    "memory": (memory, 90),
+    "health": (health, 90),
 }

@@ -145,6 +145,15 @@ def test_models__stream__concatenates_to_the_output_and_is_utf8():
         equal("".join(pieces), m.out("a"))
 
 
+def test_models__short_behind_long__ends_first():
+    with Models("sim_delay=5ms", models=(), stories=True) as m:
+        m.put("long.json", json.dumps({"prompt": "Once", "max_new_tokens": 400}))
+        m.runs("long")
+        m.put("short.json", json.dumps({"prompt": "Once", "max_new_tokens": 5}))
+        m.out("short")
+        equal(m.state("long"), "running")
+
+
 def test_models__tokens_in__as_the_prompt():
     with Models(models=(), stories=True) as m:
         want = m.ask("a", {"prompt": "Once upon a time", "max_new_tokens": 20, "output": "json"})
@@ -170,20 +179,21 @@ def test_models__context_limit__refused_with_both_numbers():
 
 
 def test_models__dates_held_out__at_least_995_in_1000():
-    listed = harness.ok([sys.executable, DATES + "/dates.py", "heldout", str(HELDOUT), "1"], 120)
+    count = HELDOUT if "/san-" not in BUILD else HELDOUT // 10  # a sanitizer looks for other faults
+    listed = harness.ok([sys.executable, DATES + "/dates.py", "heldout", str(count), "1"], 120)
     pairs = [line.split("\t") for line in listed.splitlines()]
-    equal(len(pairs), HELDOUT)
+    equal(len(pairs), count)
     wrong = []
     with Models("max_active=16") as m:
-        for start in range(0, HELDOUT, 500):
+        for start in range(0, count, 500):
             part = pairs[start:start + 500]
             for i, (text, _) in enumerate(part):
                 m.put(f"h{i}.txt", text + "\n")
             for i, (text, want) in enumerate(part):
                 got = m.out(f"h{i}").rstrip("\n")
                 wrong += [(text, want, got)] if got != want else []
-    print(f"{HELDOUT - len(wrong)} of {HELDOUT} exact; wrong, for example: {wrong[:5]}")
-    assert len(wrong) <= HELDOUT * 0.005, wrong[:20]
+    print(f"{count - len(wrong)} of {count} exact; wrong, for example: {wrong[:5]}")
+    assert len(wrong) <= count * 0.005, wrong[:20]
 
 
 test_models__dates_held_out__at_least_995_in_1000.limit = 240

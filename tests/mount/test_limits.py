@@ -1,0 +1,161 @@
+"""Everything a user can grow has a limit and a clear refusal (K13)."""
+
+import errno
+import json
+import os
+import time
+
+from harness import (DELAY, LONG_REQUEST, U1, U2, Mount, as_user, equal, errno_of, need_root, ok,
+                     read, run, took, until)
+
+
+def test_queue__full__create_says_try_again():
+    """A shell sees it at the redirection (design)."""
+    with Mount(DELAY, "max_active=1", "queue=2") as m:
+        m.put("run.json", LONG_REQUEST)
+        m.runs("run")
+        m.put("q1.txt", "1")
+        m.put("q2.txt", "2")
+        r = run(f"echo late > {m.job('late.txt')}")
+        assert r.returncode != 0 and "unavailable" in r.stderr, r
+        equal(os.path.exists(m.job("late.txt")), False, "the refused request")
+        equal(m.status("q2")["position"], "2", "place in the queue")
+        m.put("late.tmp", "inert files are welcome")
+        equal(errno_of(os.rename, m.job("late.tmp"), m.job("late.txt")), errno.EAGAIN, "rename")
+        os.unlink(m.job("q1.txt"))
+        m.put("late.txt", "now")
+        os.unlink(m.job("run.json"))
+        equal(m.out("late"), "now\n", "after there was room")
+
+
+def test_share__one_user_full__edquot_and_others_go_on():
+    """A user's share is the user's (design)."""
+    need_root()
+    with Mount(DELAY, "max_active=1", "user_queue=2") as m:
+        as_user(U1, m.put, "run.json", LONG_REQUEST)
+        m.runs("run")
+        for name in ("a.txt", "b.txt"):
+            as_user(U1, m.put, name, "x")
+        equal(as_user(U1, m.send, "c.txt", "x"), errno.EDQUOT, "the third")
+        as_user(U2, m.put, "d.txt", "x")
+        equal(m.state("d"), "queued", "another user's")
+
+
+def test_fairness__crowd_of_one_user__the_other_is_not_last():
+    """The queue is fair by user (design)."""
+    need_root()
+    with Mount("sim_delay=50ms", "max_active=1") as m:
+        as_user(U1, lambda: [m.put(f"crowd{i}.txt", "x") for i in range(30)])
+        as_user(U2, m.put, "one.txt", "y")
+        equal(as_user(U2, m.out, "one"), "y\n", "output")
+        waiting = [i for i in range(30) if m.state(f"crowd{i}") == "queued"]
+        assert len(waiting) > 15, waiting
+
+
+def test_files__limit_reached__enospc_and_room_after_rm():
+    """Files and folders are counted (design)."""
+    with Mount("max_files=5") as m:
+        for i in range(5):
+            m.put(f"f{i}.bin", "x")
+        equal(m.send("f5.bin", "x"), errno.ENOSPC, "a file")
+        equal(m.send("f5.json", "{}"), errno.ENOSPC, "a request")
+        equal(errno_of(os.mkdir, m.job("d")), errno.ENOSPC, "a folder")
+        equal(os.statvfs(m.jobs).f_ffree, 0, "free inodes")
+        os.unlink(m.job("f0.bin"))
+        m.put("f5.txt", "x")
+        equal(m.out("f5"), "x\n", "after rm")
+
+
+def test_bytes__limit_reached__enospc_no_job_and_room_after_rm():
+    """A cut file runs nothing; others are not touched (K13-01)."""
+    with Mount("max_bytes=2M", "request_size=4M") as m:
+        m.put("small.txt", "small")
+        r = run(f"dd if=/dev/zero bs=1M count=4 of={m.job('fu.bin')}")
+        assert r.returncode == 1 and "No space left" in r.stderr, r
+        r = run(f"head -c 3000000 /dev/zero | tr '\\0' a > {m.job('fu.txt')}")
+        assert "No space left" in r.stderr, r
+        equal(m.send("fu2.json", " " * 1200000), errno.ENOSPC, "write")
+        equal(m.out("small"), "small\n", "another job")
+        ok(f"rm {m.job('fu.bin')} {m.job('fu.txt')}")
+        m.put("fu3.txt", "after")
+        equal(m.out("fu3"), "after\n", "after rm")
+
+
+def test_output__past_its_limit__failed_and_said():
+    """An output too large fails its job alone."""
+    with Mount("output_size=1k") as m:
+        m.put("big.txt", "b" * 1500)
+        m.put("small.txt", "s")
+        equal(m.done("big")["error"], "27 EFBIG", "status")
+        equal(errno_of(m.out, "big"), errno.EFBIG, ".out")
+        equal(m.out("small"), "s\n", "another")
+
+
+def test_prompt__past_the_context__failed_with_field():
+    """A prompt the model cannot take fails its job."""
+    with Mount() as m:
+        m.put("long.txt", "l" * 5000)
+        equal(m.done("long")["error"], "7 E2BIG", "status")
+        equal(m.err("long")["field"], "prompt", "field")
+
+
+def test_deadline__runs_or_waits__expired_on_time():
+    """deadline_ms covers queue and run (design)."""
+    request = json.dumps({"prompt": "d" * 300, "deadline_ms": 600})
+    with Mount(DELAY, "max_active=1") as m:
+        m.put("run.json", request)
+        m.put("wait.json", request)
+        start = time.monotonic()
+        for stem in ("run", "wait"):
+            with took(2, stem):
+                equal(errno_of(m.out, stem), errno.ETIMEDOUT, stem)
+            equal(m.status(stem)["state"], "expired", stem)
+        assert time.monotonic() - start > 0.4, "too early"
+        equal(m.err("run")["error"], "110 ETIMEDOUT", ".err")
+        m.put("next.txt", "n")
+        equal(m.out("next"), "n\n", "the device is free")
+
+
+def test_priority__larger_number__runs_first():
+    """Of one user's jobs the important ones go first (design)."""
+    with Mount(DELAY, "max_active=1") as m:
+        m.put("run.txt", "123456")
+        m.runs("run")
+        m.put("low.json", json.dumps({"prompt": "l", "priority": -5}))
+        m.put("high.json", json.dumps({"prompt": "h", "priority": 5}))
+        equal(m.status("high")["position"], "1", "position")
+        m.done("low")
+        assert m.done("high")["started"] < m.done("low")["started"]
+
+
+def test_log__one_condition_repeated__few_lines_and_no_prompt():
+    """The log does not grow with the faults of users (K13-05)."""
+    need_root()
+    with Mount() as m:
+        os.chmod(m.dir, 0o755)
+        m.put("mine.txt", "text")
+        for i in range(3000):
+            errno_of(os.stat, m.job(f"missing{i}"))
+            m.send("bad.json", '{"prompt":"SECRETPROMPT",}')
+
+        def knock():
+            return {errno_of(open, m.job("mine.txt")) for _ in range(3000)}
+
+        equal(as_user(U2, knock), {errno.EACCES}, "refusals")
+        m.stop()
+        log = read(m.log)
+        assert len(log.splitlines()) < 100, len(log.splitlines())
+        assert "SECRET" not in log and "mine" not in log, log
+
+
+def test_long_job__short_job_beside_it__not_stuck():
+    """Jobs are interleaved on the device (design)."""
+    with Mount("sim_delay=10ms") as m:
+        m.put("long.json", LONG_REQUEST)
+        m.runs("long")
+        with took(2, "the short one"):
+            m.put("short.txt", "abc")
+            equal(m.out("short"), "abc\n", "output")
+        equal(m.state("long"), "running", "the long one")
+        os.unlink(m.job("long.json"))
+        until(lambda: m.metric("npufs_jobs_running") == 0, 5, "none runs")

@@ -1,0 +1,122 @@
+"""metrics and health: texts that programs read (K16)."""
+
+import errno
+import os
+import re
+import shutil
+import subprocess
+
+from harness import DELAY, LONG_REQUEST, SLOW, Mount, equal, ok, read, run, took
+
+LINE = re.compile(r'[a-z_]+(\{[a-z_]+="[^"\\\n]*"(,[a-z_]+="[^"\\\n]*")*\})? -?[0-9.e+-]+')
+
+
+def check(text):
+    """A whole exposition: promtool's opinion where it is, and ours."""
+    assert text and text.endswith("\n"), text[-50:]
+    seen = set()
+    for line in text.splitlines():
+        if not line.startswith("#"):
+            assert LINE.fullmatch(line), line
+            assert line.rsplit(" ", 1)[0] not in seen, line
+            seen.add(line.rsplit(" ", 1)[0])
+    if shutil.which("promtool"):
+        r = subprocess.run(["promtool", "check", "metrics"], input=text, text=True, check=False,
+                           capture_output=True, timeout=20 * SLOW)
+        equal((r.returncode, r.stdout, r.stderr), (0, "", ""), "promtool")
+
+
+def test_metrics__every_state_of_the_daemon__a_whole_exposition():
+    """The last line ends; no name is there twice (K16-01)."""
+    with Mount(DELAY) as m:
+        check(read(m.path + "/metrics"))
+        m.put("a.json", LONG_REQUEST)
+        m.send("bad.json", "{]")
+        m.runs("a")
+        check(read(m.path + "/metrics"))
+        os.unlink(m.job("a.json"))
+        check(read(m.path + "/metrics"))
+
+
+def test_metrics__hostile_names__no_text_of_users_in_labels():
+    """Names of files and models are no labels (K16-03, K16-04)."""
+    with Mount() as m:
+        names = ('quo"te', "back\\slash", "brace},{", "tab é ' ü", "ä" * 100)
+        for name in names:
+            m.put(name + ".txt", "text")
+            m.send(name + "2.json", '{"model":"a\\"b\\\\c\\nd","prompt":"x"}')
+            m.done(name)
+        text = read(m.path + "/metrics")
+        check(text)
+        for name in names:
+            assert name not in text, name
+
+
+def test_metrics__jobs__counted_by_how_they_ended():
+    """Each way to end has its counter."""
+    with Mount() as m:
+        m.put("good.txt", "abc")
+        m.done("good")
+        m.send("bad.json", "{]")
+        m.done("bad")
+        text = read(m.path + "/metrics")
+        for line in ('npufs_jobs_finished_total{state="done"} 1', "npufs_jobs_accepted_total 1",
+                     'npufs_jobs_finished_total{state="failed"} 1', "npufs_prompt_tokens_total 4",
+                     "npufs_requests_refused_total 1", "npufs_output_tokens_total 3",
+                     'npufs_health_state{state="ready"} 1'):
+            assert line in text.splitlines(), (line, text)
+
+
+def test_health__ready__first_word_and_ready_file():
+    """One word for programs, then key: value (K16-06)."""
+    with Mount() as m:
+        lines = read(m.path + "/health").splitlines()
+        equal(lines[0], "ready", "first word")
+        for line in lines[1:]:
+            assert re.fullmatch(r"[a-z_]+: .+", line), line
+        equal(read(m.path + "/ready"), "ready\n", "ready")
+        assert "for measuring only" in read(m.path + "/health")
+        assert read(m.path + "/version").startswith("npufs: ")
+
+
+def test_health__no_model__failed_and_requests_refused():
+    """Without a model nothing is ready, and a request says why (K16-06)."""
+    with Mount("device=sim") as m:
+        equal(read(m.path + "/health").split("\n")[0], "failed", "first word")
+        assert "reason: " in read(m.path + "/health")
+        equal(os.path.exists(m.path + "/ready"), False, "ready")
+        check(read(m.path + "/metrics"))
+        equal(m.send("a.txt", "x"), errno.ENOENT, "a request without a model")
+        m.put("a.bin", "inert files are welcome")
+        ok(["find", m.path])
+
+
+def test_health__device_busy__answers_at_once():
+    """A slow device does not slow health (K16-07)."""
+    with Mount("sim_delay=1s") as m:
+        m.put("a.txt", "x")
+        m.runs("a")
+        for _ in range(20):
+            with took(0.1, "health"):
+                read(m.path + "/health")
+        os.unlink(m.job("a.txt"))
+
+
+def test_readme__in_the_mount__names_what_is_there():
+    """The mount explains itself, and its lines work (design)."""
+    with Mount() as m:
+        text = read(m.path + "/README")
+        for name in os.listdir(m.path):
+            if name != "README":
+                assert name in text, name
+        assert max(len(line) for line in text.splitlines()) <= 100
+        line = [x for x in text.splitlines() if "echo" in x and ".txt" in x][0]
+        line = line.partition("  #")[0]
+        equal(run(f"cd {m.path} && {line}").stdout, "a prompt for the default model\n", line)
+
+
+def test_capabilities__device_calls__one_line_each():
+    """Every call of the device is listed once."""
+    with Mount() as m:
+        lines = read(m.path + "/capabilities").splitlines()
+        assert len(lines) > 20 and len(lines) == len(set(lines)), len(lines)

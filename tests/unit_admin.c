@@ -1,0 +1,212 @@
+/* npufs-admin's commands, called as its main() does. */
+#include "core/admin/admin.h"
+
+#include "artifact_files.h"
+
+#include "core/artifact.h"
+
+struct fixture {
+	struct work w;
+	char *out, *err;
+};
+
+static int set_up(void **state)
+{
+	struct fixture *x = calloc(1, sizeof *x);
+
+	work_make(&x->w);
+	work_package(&x->w, "package");
+	*state = x;
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	struct fixture *x = *state;
+
+	work_remove(&x->w);
+	free(x->out);
+	free(x->err);
+	free(x);
+	return 0;
+}
+
+#define ARGS_MAX 8
+
+/* Words separated by blanks; "@name" is a path below the test's folder. */
+static int run(struct fixture *x, const char *line)
+{
+	char copy[256], *argv[ARGS_MAX + 2] = { (char *)"npufs-admin" }, *rest = copy;
+	size_t out_size, err_size;
+	int argc = 1, code;
+	FILE *out, *err;
+
+	free(x->out);
+	free(x->err);
+	out = open_memstream(&x->out, &out_size);
+	err = open_memstream(&x->err, &err_size);
+	snprintf(copy, sizeof copy, "%s", line);
+	for (char *word; (word = strsep(&rest, " ")) && argc <= ARGS_MAX; argc++)
+		argv[argc] = word[0] == '@' ? (char *)work_path(&x->w, word + 1) : word;
+	code = admin_main(line[0] ? argc : 1, argv, out, err);
+	fclose(out);
+	fclose(err);
+	return code;
+}
+
+static void expect(struct fixture *x, const char *line, int code, const char *out, const char *err)
+{
+	int have = run(x, line);
+
+	if (have != code)
+		fail_msg("\"%s\": exit code %d: %s", line, have, x->err);
+	if (!strstr(x->out, out))
+		fail_msg("\"%s\" prints \"%s\", not \"%s\"", line, x->out, out);
+	if (!strstr(x->err, err))
+		fail_msg("\"%s\" complains \"%s\", not \"%s\"", line, x->err, err);
+	if (code != ADMIN_OK)
+		assert_true(x->err[0]);
+	else
+		assert_string_equal(x->err, "");
+}
+
+static void make_signed(struct fixture *x)
+{
+	static const char *const lines[] = { "key generate @key", "store init @store",
+		"store trust @store @key.pub.pem", "artifact import package @package @store/models/mlp",
+		"artifact sign @store/models/mlp @key.pem" };
+
+	for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++)
+		expect(x, lines[i], ADMIN_OK, "ok: ", "");
+}
+
+/* --- the whole way ------------------------------------------------------------------------------- */
+
+static void admin__from_key_to_verified__ok(void **state)
+{
+	struct fixture *x = *state;
+	char id[KEY_ID_SIZE], want[96];
+
+	make_signed(x);
+	assert_int_equal(run(x, "store trust @store @key.pub.pem"), ADMIN_OK);
+	memcpy(id, strstr(x->out, "trusts key ") + strlen("trusts key "), KEY_ID_SIZE - 1);
+	id[KEY_ID_SIZE - 1] = '\0';
+	snprintf(want, sizeof want, "ok: mlp, 4 files, signed by %s\n", id);
+	expect(x, "artifact verify @store mlp", ADMIN_OK, want, "");
+	expect(x, "artifact show @store/models/mlp", ADMIN_OK, "program: mlp\n  input x float32[1,2]\n", "");
+	expect(x, "artifact show @store/models/mlp", ADMIN_OK, "file 1: calbin/parts/weights.bin 7 bytes ", "");
+}
+
+static void key_generate__modes_and_no_overwriting(void **state)
+{
+	struct fixture *x = *state;
+	AUTO_BUF struct buf before = BUF_INIT, after = BUF_INIT;
+	mode_t mask = umask(0);
+
+	expect(x, "key generate @k", ADMIN_OK, "ok: key ", "");
+	umask(mask);
+	assert_int_equal(work_mode(&x->w, "k.pem"), 0600);
+	assert_int_equal(work_mode(&x->w, "k.pub.pem"), 0644);
+	work_read(&x->w, "k.pem", &before);
+	expect(x, "key generate @k", ADMIN_FAILED, "", "is there already");
+	assert_int_equal(unlink(work_path(&x->w, "k.pub.pem")), 0);
+	expect(x, "key generate @k", ADMIN_FAILED, "", "k.pem is there already");
+	assert_false(work_has(&x->w, "k.pub.pem"));
+	work_read(&x->w, "k.pem", &after);
+	assert_string_equal(before.data, after.data);
+	assert_int_equal(unlink(work_path(&x->w, "k.pem")), 0);
+	work_write_text(&x->w, "k.pub.pem", "other");
+	expect(x, "key generate @k", ADMIN_FAILED, "", "k.pub.pem is there already");
+	assert_false(work_has(&x->w, "k.pem"));
+	expect(x, "key generate @no/k", ADMIN_FAILED, "", "to do: name a folder");
+	expect(x, "key generate @", ADMIN_FAILED, "", "to do: give a name");
+}
+
+static void artifact_verify__damaged__file_named_to_the_administrator(void **state)
+{
+	struct fixture *x = *state;
+
+	make_signed(x);
+	work_write_text(&x->w, "store/models/mlp/golden/mlp.out", "\1\2\3\4");
+	expect(x, "artifact verify @store mlp", ADMIN_FAILED, "",
+		"npufs-admin: file number 4 of the manifest has other bytes than the manifest says\n"
+		"  file: golden/mlp.out\n  to do: ");
+	work_write_text(&x->w, "store/models/mlp/extra", "");
+	expect(x, "artifact verify @store mlp", ADMIN_FAILED, "", "  file: extra\n");
+	expect(x, "artifact sign @store/models/mlp @key.pem", ADMIN_FAILED, "", "  file: extra\n");
+	expect(x, "artifact verify @store other", ADMIN_FAILED, "", "to do: use an alias");
+	expect(x, "artifact verify @nowhere mlp", ADMIN_FAILED, "", "store init");
+}
+
+static void artifact_commands__what_cannot_be__told_why(void **state)
+{
+	struct fixture *x = *state;
+
+	make_signed(x);
+	expect(x, "artifact import package @package @store/models/mlp", ADMIN_FAILED, "", "there already");
+	expect(x, "artifact import package @store @store/models/y", ADMIN_FAILED, "", "artifact.json");
+	expect(x, "artifact import llama2c @package/README.md @package/README.md @store/models/y", ADMIN_FAILED, "",
+		"to do: give a version-0 export");
+	expect(x, "artifact show @store", ADMIN_FAILED, "", "cannot read the manifest");
+	expect(x, "store trust @store @key.pem", ADMIN_FAILED, "", "no Ed25519 public key");
+	expect(x, "store init @package/README.md", ADMIN_FAILED, "", "to do: ");
+}
+
+/* --- usage --------------------------------------------------------------------------------------- */
+
+static void admin__wrong_usage__code_2_and_nearest_name(void **state)
+{
+	static const struct {
+		const char *line, *err;
+	} rows[] = {
+		{ "", "usage: npufs-admin COMMAND" },
+		{ "artifact", "artifact import llama2c WEIGHTS TOKENIZER STORE/models/ALIAS" },
+		{ "artifcat verify a b", "did you mean \"artifact\"?" },
+		{ "artifact verfiy a b", "no command \"artifact verfiy\"; did you mean \"artifact verify\"?" },
+		{ "artifact import pakage a b", "did you mean \"artifact import package\"?" },
+		{ "frobnicate", "no command \"frobnicate\"; see npufs-admin --help" },
+		{ "store trust onlyone", "usage: npufs-admin store trust STORE KEY.pub.pem" },
+		{ "store init a b", "2 arguments given, 1 needed" },
+		{ "store init -f", "no option \"-f\"" },
+		{ "--version", "no command \"--version\"" },
+	};
+	struct fixture *x = *state;
+
+	for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+		expect(x, rows[i].line, ADMIN_USAGE, "", rows[i].err);
+}
+
+static void admin__help__every_command_has_it(void **state)
+{
+	static const char *const commands[] = { "key generate", "store init", "store trust",
+		"artifact import llama2c", "artifact import package", "artifact sign", "artifact verify",
+		"artifact show" };
+	struct fixture *x = *state;
+	char line[64], usage[96];
+
+	for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
+		snprintf(line, sizeof line, "%s --help", commands[i]);
+		snprintf(usage, sizeof usage, "usage: npufs-admin %s ", commands[i]);
+		expect(x, line, ADMIN_OK, usage, "");
+		expect(x, "--help", ADMIN_OK, commands[i], "");
+	}
+	expect(x, "artifact import -h", ADMIN_OK, "artifact import package", "");
+	assert_null(strstr(x->out, "artifact sign"));
+	expect(x, "artifact sign a --help", ADMIN_OK, "usage: npufs-admin artifact sign", "");
+}
+
+#define TEST(t) cmocka_unit_test_setup_teardown(t, set_up, tear_down)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(admin__from_key_to_verified__ok),
+		TEST(key_generate__modes_and_no_overwriting),
+		TEST(artifact_verify__damaged__file_named_to_the_administrator),
+		TEST(artifact_commands__what_cannot_be__told_why),
+		TEST(admin__wrong_usage__code_2_and_nearest_name),
+		TEST(admin__help__every_command_has_it),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

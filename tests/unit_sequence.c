@@ -1,0 +1,210 @@
+/* KV and committed length of one sequence, step by step; the device's own length is asked after each. */
+#include "core/sequence.h"
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+#include <string.h>
+
+#include "tests/fake_device.h"
+
+static const struct device_params params = { .threads = 1 };
+static struct device *device;
+static struct manifest *manifest;
+static struct generation *g;
+static struct sequence s;
+static char log_text[1 << 16];
+
+static const char *calls(void)
+{
+	fake_log(log_text, sizeof log_text);
+	fake_log_clear();
+	return log_text;
+}
+
+static int up(void **state)
+{
+	struct fault f = FAULT_NONE;
+
+	(void)state;
+	fake_reset();
+	if (manifest_parse(fake_manifest, strlen(fake_manifest), true, &manifest, &f) ||
+		device_open(&fake_ops, &params, &device) ||
+		generation_open(device, manifest, NULL, 1, &g, &f) || sequence_open(g, &s))
+		return -1;
+	fake_log_clear();
+	return 0;
+}
+
+static int down(void **state)
+{
+	(void)state;
+	sequence_close(g, &s);
+	generation_close(g);
+	device_close(device);
+	manifest_free(manifest);
+	return 0;
+}
+
+static struct infer_result feed(uint32_t n)
+{
+	static const int32_t tokens[] = { 'a', 'b', 'c', 'd' };
+	const float *logits;
+
+	return sequence_feed(g, &s, tokens, n, &logits);
+}
+
+static void check_lengths(uint32_t committed)
+{
+	assert_int_equal(s.committed, committed);
+	assert_int_equal(device_kv_len(device, s.id), committed);
+	assert_false(s.lost);
+}
+
+/* Three tokens by prefill: the next is 'a' + 3; then one by decode: 'a' + 4. */
+static void feed__prefill_then_decode__logits_and_lengths(void **state)
+{
+	static const int32_t three[] = { 'x', 'y', 'z' };
+	const float *logits;
+
+	(void)state;
+	assert_int_equal(sequence_feed(g, &s, three, 3, &logits).stage, INFER_DONE);
+	assert_true(logits['d'] == 1.0f && logits['e'] == 0.0f);
+	check_lengths(3);
+	assert_string_equal(calls(),
+		"kv_apply slice_input slice_output cur=3 set_csr past=3 set_csr infer:prefill infer wait "
+		"run_status reset_input reset_output "
+		"slice_output cur=3 set_csr past=3 set_csr infer:kv_update infer wait run_status "
+		"reset_input reset_output ");
+	assert_int_equal(sequence_feed(g, &s, three, 1, &logits).stage, INFER_DONE);
+	assert_true(logits['e'] == 1.0f);
+	check_lengths(4);
+	assert_int_equal(fake_count("infer:decode"), 1);
+	assert_int_equal(fake_count("past=4"), 2);
+}
+
+static void feed__any_step_fails__rolled_back_to_the_committed_length(void **state)
+{
+	static const struct {
+		const char *call;
+		unsigned nth;
+		enum infer_stage stage;
+	} rows[] = {
+		{ "slice_input", 1, INFER_NOT_SUBMITTED },
+		{ "infer", 1, INFER_NOT_SUBMITTED },
+		{ "wait", 1, INFER_SUBMITTED },
+		{ "infer", 2, INFER_NOT_SUBMITTED }, /* kv_update's */
+		{ "wait", 2, INFER_SUBMITTED },
+	};
+
+	(void)state;
+	assert_int_equal(feed(3).stage, INFER_DONE);
+	for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+		struct infer_result r;
+
+		fake_fail(rows[i].call, rows[i].nth, NPU_TIMEOUT);
+		r = feed(2);
+		assert_int_equal(r.stage, rows[i].stage);
+		assert_int_equal(r.code, NPU_TIMEOUT);
+		check_lengths(3);
+	}
+	assert_int_equal(feed(4).stage, INFER_DONE);
+	check_lengths(7);
+}
+
+static void feed__apply_refused_or_half_done__not_submitted(void **state)
+{
+	(void)state;
+	fake_fail("kv_apply", 1, NPU_UNKNOWN);
+	assert_int_equal(feed(2).stage, INFER_NOT_SUBMITTED);
+	check_lengths(0);
+	fake.short_apply = true;
+	assert_int_equal(feed(2).code, NPU_NOT_EXPECTED);
+	assert_int_equal(fake_count("infer"), 0);
+	check_lengths(0);
+	fake.short_apply = false;
+	assert_int_equal(feed(2).stage, INFER_DONE);
+}
+
+static void feed__output_refused__rolled_back(void **state)
+{
+	(void)state;
+	fake.poison_bits = 0x7fc00000;
+	fake.poison = true;
+	assert_int_equal(feed(2).stage, INFER_OUTPUT_REFUSED);
+	check_lengths(0);
+}
+
+/* Context 16: whatever would pass it reaches no inference. */
+static void feed__context_full__out_of_range(void **state)
+{
+	(void)state;
+	for (int i = 0; i < 4; i++)
+		assert_int_equal(feed(4).stage, INFER_DONE);
+	fake_log_clear();
+	assert_int_equal(feed(1).code, NPU_OUT_OF_RANGE);
+	assert_int_equal(fake_count("infer"), 0);
+	check_lengths(16);
+}
+
+static void feed__truncate_fails_silently__sequence_is_lost_and_freed(void **state)
+{
+	int32_t id = s.id;
+
+	(void)state;
+	assert_int_equal(feed(3).stage, INFER_DONE);
+	fake.silent_remove = true;
+	fake_fail("wait", 1, NPU_TIMEOUT);
+	assert_int_equal(feed(1).stage, INFER_SUBMITTED);
+	assert_true(s.lost);
+	assert_int_equal(device_kv_len(device, id), -1);
+	fake_log_clear();
+	assert_int_equal(sequence_close(g, &s), NPU_SUCCESS);
+	assert_string_equal(calls(), ""); /* nothing is freed twice */
+}
+
+static void open__no_room__memory_allocation(void **state)
+{
+	struct sequence more[3], last;
+
+	(void)state;
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(sequence_open(g, &more[i]), NPU_SUCCESS);
+	assert_int_equal(sequence_open(g, &last), NPU_MEMORY_ALLOCATION);
+	assert_int_not_equal(more[0].id, more[1].id);
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(sequence_close(g, &more[i]), NPU_SUCCESS);
+	assert_int_equal(sequence_open(g, &last), NPU_SUCCESS);
+	assert_true(last.id > more[2].id); /* ids are not used again */
+	fake.silent_free = true;
+	assert_int_equal(sequence_close(g, &last), NPU_NOT_EXPECTED);
+}
+
+static void open__allocate_fails_silently__not_expected(void **state)
+{
+	struct sequence more;
+
+	(void)state;
+	fake.silent_allocate = true;
+	assert_int_equal(sequence_open(g, &more), NPU_NOT_EXPECTED);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, up, down)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(feed__prefill_then_decode__logits_and_lengths),
+		TEST(feed__any_step_fails__rolled_back_to_the_committed_length),
+		TEST(feed__apply_refused_or_half_done__not_submitted),
+		TEST(feed__output_refused__rolled_back),
+		TEST(feed__context_full__out_of_range),
+		TEST(feed__truncate_fails_silently__sequence_is_lost_and_freed),
+		TEST(open__no_room__memory_allocation),
+		TEST(open__allocate_fails_silently__not_expected),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
