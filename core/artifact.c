@@ -1,5 +1,6 @@
-/* The order of verification: folders by owner and mode, then the signature over the manifest's bytes, and only
- * then is the manifest parsed and the files it lists are looked at. So whatever is parsed was signed. */
+/* The order of verification: folders by owner and mode, then the signature over the manifest's
+ * bytes, and only then is the manifest parsed and the files it lists are looked at. So whatever is
+ * parsed was signed. */
 #include "core/artifact_impl.h"
 
 #include <dirent.h>
@@ -18,7 +19,7 @@
 #define EXTRAS_NAMED_MAX 20 /* in the detail */
 #define SIGNATURE_MAX_BYTES 4096
 
-/* --- refusals ------------------------------------------------------------------------------------ */
+/* --- refusals --------------------------------------------------------------------------------- */
 
 #define IMPORT_AGAIN "import the artifact again and sign it"
 
@@ -30,20 +31,22 @@ static const struct cause {
 	{ -ENOENT, NPU_FILE_NOT_FOUND, "is missing", "restore it, or " IMPORT_AGAIN },
 	{ -ELOOP, NPU_INVALID_CALBIN, "is a link", "replace the link by what it points to" },
 	{ -EPERM, NPU_INVALID_CALBIN, "can be changed by others",
-		"give it to root or the daemon's user, and take write permission from group and others" },
+		"chown it to root or the daemon's user and chmod go-w" },
 	{ -EINVAL, NPU_INVALID_CALBIN, "is not a plain file or folder where there must be one",
 		"remove it, or " IMPORT_AGAIN },
 	{ -ENAMETOOLONG, NPU_INVALID_CALBIN, "is nested too deep", "remove it" },
 	{ -EFBIG, NPU_BROKEN_FILE, "is larger than allowed", IMPORT_AGAIN },
 	{ -EBADMSG, NPU_BROKEN_FILE, "has other bytes than the manifest says", IMPORT_AGAIN },
 	{ -EEXIST, NPU_INVALID_CALBIN, "is not listed", "remove it, or " IMPORT_AGAIN },
-	{ -EKEYREJECTED, NPU_INVALID_CALBIN, "is not trusted", "add the signer's public key to the store" },
+	{ -EKEYREJECTED, NPU_INVALID_CALBIN, "is not trusted",
+		"add the signer's public key to the store" },
 	{ -ENOMEM, NPU_MEMORY_ALLOCATION, "did not fit in memory", "free memory, then try again" },
 };
 
 static const struct cause *cause_of(int err)
 {
-	static const struct cause other = { 0, NPU_BROKEN_FILE, NULL, "look at the disk and at the file" };
+	static const struct cause other = { 0, NPU_BROKEN_FILE, NULL,
+		"look at the disk and at the file" };
 
 	for (size_t i = 0; i < ARRAY_SIZE(causes); i++)
 		if (causes[i].err == err)
@@ -65,13 +68,15 @@ int artifact_refuse(const struct findings *to, int err, const char *what, const 
 	if (c->is)
 		fault_set(to->f, err, c->action, "%s %s", what, c->is);
 	else
-		fault_set(to->f, err, c->action, "%s could not be read: %s", what, fault_errno_name(err));
+		fault_set(to->f, err, c->action, "%s could not be read: %s", what,
+			fault_errno_name(err));
 	if (to->detail && name)
 		buf_printf(to->detail, "%s\n", name);
 	return artifact_code(to, err);
 }
 
-int artifact_refuse_missing(const struct findings *to, int err, const char *what, const char *if_missing)
+int artifact_refuse_missing(
+	const struct findings *to, int err, const char *what, const char *if_missing)
 {
 	artifact_refuse(to, err, what, NULL);
 	if (err == -ENOENT && to->f)
@@ -79,7 +84,7 @@ int artifact_refuse_missing(const struct findings *to, int err, const char *what
 	return err;
 }
 
-/* --- content ------------------------------------------------------------------------------------- */
+/* --- content ---------------------------------------------------------------------------------- */
 
 struct content {
 	const struct manifest *m;
@@ -89,10 +94,12 @@ struct content {
 
 #define WHAT_SIZE 64
 
-static const char *what_is(const struct manifest *m, const struct file_spec *file, char ret[WHAT_SIZE])
+static const char *what_is(
+	const struct manifest *m, const struct file_spec *file, char ret[WHAT_SIZE])
 {
 	if (file)
-		snprintf(ret, WHAT_SIZE, "file number %zu of the manifest", (size_t)(file - m->files) + 1);
+		snprintf(ret, WHAT_SIZE, "file number %zu of the manifest",
+			(size_t)(file - m->files) + 1);
 	else
 		snprintf(ret, WHAT_SIZE, "something in the artifact's folder");
 	return ret;
@@ -105,7 +112,8 @@ static int refuse_file(const struct content *c, int err, const char *path)
 
 	artifact_refuse(&c->to, err, what_is(c->m, file, what), path);
 	if (file && c->to.f)
-		snprintf(c->to.f->field, sizeof c->to.f->field, "files[%zu]", (size_t)(file - c->m->files));
+		snprintf(c->to.f->field, sizeof c->to.f->field, "files[%zu]",
+			(size_t)(file - c->m->files));
 	return err;
 }
 
@@ -113,7 +121,8 @@ static int count_extra(void *context, const char *path)
 {
 	struct content *c = context;
 
-	if (strcmp(path, MANIFEST_FILE) == 0 || strcmp(path, SIGNATURE_FILE) == 0 || manifest_file(c->m, path))
+	if (strcmp(path, MANIFEST_FILE) == 0 || strcmp(path, SIGNATURE_FILE) == 0 ||
+		manifest_file(c->m, path))
 		return 0;
 	if (c->to.detail && c->extras < EXTRAS_NAMED_MAX)
 		buf_printf(c->to.detail, "%s\n", path);
@@ -138,8 +147,8 @@ static int wrong_size(const struct content *c, const struct file_spec *file, uin
 	refuse_file(c, -EFBIG, file->path);
 	if (c->to.f)
 		snprintf(c->to.f->reason, sizeof c->to.f->reason,
-			"%s has %" PRIu64 " bytes, %" PRIu64 " are listed", what_is(c->m, file, what), size,
-			file->size);
+			"%s has %" PRIu64 " bytes, %" PRIu64 " are listed",
+			what_is(c->m, file, what), size, file->size);
 	return -EFBIG;
 }
 
@@ -175,7 +184,7 @@ int artifact_check_content(int dir, const struct manifest *m, const struct findi
 	return err;
 }
 
-/* --- verification -------------------------------------------------------------------------------- */
+/* --- verification ----------------------------------------------------------------------------- */
 
 static int open_artifact(const char *store, const char *alias, int *ret_store, int *ret_dir,
 	const struct findings *to)
@@ -184,7 +193,8 @@ static int open_artifact(const char *store, const char *alias, int *ret_store, i
 	int err;
 
 	if (!alias_valid(alias)) {
-		fault_set(to->f, -EINVAL, "use letters, digits and . _ -, the first a letter or digit",
+		fault_set(to->f, -EINVAL,
+			"use letters, digits and . _ -, the first a letter or digit",
 			"the alias is not well-formed");
 		return artifact_code(to, -EINVAL);
 	}
@@ -209,7 +219,8 @@ static int load_part(int dir, const char *name, uint64_t most, const char *what,
 
 static int load_signature(int dir, struct buf *ret, const struct findings *to)
 {
-	int err = load_part(dir, SIGNATURE_FILE, SIGNATURE_MAX_BYTES, "the manifest's signature", ret, to);
+	int err = load_part(
+		dir, SIGNATURE_FILE, SIGNATURE_MAX_BYTES, "the manifest's signature", ret, to);
 
 	if (err == -ENOENT)
 		return artifact_refuse_missing(to, err, "the manifest's signature",
@@ -264,7 +275,8 @@ int artifact_inspect(const char *store, const char *alias, struct artifact **ret
 		return err;
 	a = calloc(1, sizeof *a);
 	err = a ? name_dir(a, store, alias) : -ENOMEM;
-	err = err ? artifact_refuse(&to, err, "the store's folder", NULL) : verify(a, store_fd, dir, &to);
+	err = err ? artifact_refuse(&to, err, "the store's folder", NULL)
+		  : verify(a, store_fd, dir, &to);
 	if (err) {
 		artifact_free(a);
 		return err;
@@ -287,7 +299,7 @@ void artifact_free(struct artifact *a)
 	free(a);
 }
 
-/* --- reading ------------------------------------------------------------------------------------- */
+/* --- reading ---------------------------------------------------------------------------------- */
 
 static int read_file(const struct content *c, const char *dir, const struct file_spec *file,
 	struct buf *ret)
@@ -309,8 +321,8 @@ static int read_file(const struct content *c, const char *dir, const struct file
 	return strcmp(hex, file->sha256) == 0 ? 0 : refuse_file(c, -EBADMSG, file->path);
 }
 
-int artifact_read(const struct artifact *a, const struct file_spec *file, void **ret, size_t *ret_len,
-	struct fault *f)
+int artifact_read(const struct artifact *a, const struct file_spec *file, void **ret,
+	size_t *ret_len, struct fault *f)
 {
 	const struct content c = { a->manifest, { f, NULL }, 0 };
 	AUTO_BUF struct buf bytes = BUF_INIT;
@@ -323,7 +335,7 @@ int artifact_read(const struct artifact *a, const struct file_spec *file, void *
 	return 0;
 }
 
-/* --- listing ------------------------------------------------------------------------------------- */
+/* --- listing ---------------------------------------------------------------------------------- */
 
 /* A link is listed, though verification will refuse it: so its owner learns why. */
 static bool is_artifact(int models, const char *name)
@@ -390,8 +402,8 @@ int artifact_list(const char *store, char ***ret, struct fault *f)
 		err = list_folder(models, &list);
 	if (err) {
 		artifact_list_free(list);
-		artifact_refuse_missing(&to, err, root < 0 ? "the store's folder" : "the store's models folder",
-			MAKE_STORE);
+		artifact_refuse_missing(&to, err,
+			root < 0 ? "the store's folder" : "the store's models folder", MAKE_STORE);
 		return err;
 	}
 	*ret = list;

@@ -1,5 +1,5 @@
-/* The folder is ".ALIAS.XXXXXX" until it is finished: the dot keeps it from being taken for an artifact, also when a
- * crash leaves it behind. */
+/* The folder is ".ALIAS.XXXXXX" until it is finished: the dot keeps it from being taken for an
+ * artifact, also when a crash leaves it behind. */
 #include "core/artifact_build.h"
 
 #include <errno.h>
@@ -22,11 +22,11 @@
 
 static int failed(struct fault *f, int err, const char *doing, const char *name)
 {
-	return fault_set(f, err, "see that there is room and permission, then try again", "cannot %s %s: %s",
-		doing, name, strerror(-err));
+	return fault_set(f, err, "see that there is room and permission, then try again",
+		"cannot %s %s: %s", doing, name, strerror(-err));
 }
 
-/* --- begin --------------------------------------------------------------------------------------- */
+/* --- begin ------------------------------------------------------------------------------------ */
 
 /* Split `dest`, slashes at its end aside. */
 static int name_folder(struct artifact_build *b, const char *dest, struct fault *f)
@@ -37,13 +37,16 @@ static int name_folder(struct artifact_build *b, const char *dest, struct fault 
 	while (len > 1 && dest[len - 1] == '/')
 		len--;
 	slash = memrchr(dest, '/', len);
-	b->alias = strndup(slash ? slash + 1 : dest, slash ? (size_t)(dest + len - slash - 1) : len);
+	b->alias =
+		strndup(slash ? slash + 1 : dest, slash ? (size_t)(dest + len - slash - 1) : len);
 	if (!b->alias)
 		return failed(f, -ENOMEM, "name", "the folder");
 	if (!alias_valid(b->alias))
-		return fault_set(f, -EINVAL, "use letters, digits and . _ -, the first a letter or digit",
+		return fault_set(f, -EINVAL,
+			"use letters, digits and . _ -, the first a letter or digit",
 			"\"%s\" is no alias", b->alias);
-	if (asprintf(&b->path, "%.*s.%s.XXXXXX", slash ? (int)(slash + 1 - dest) : 0, dest, b->alias) < 0) {
+	if (asprintf(&b->path, "%.*s.%s.XXXXXX", slash ? (int)(slash + 1 - dest) : 0, dest,
+		    b->alias) < 0) {
 		b->path = NULL;
 		return failed(f, -ENOMEM, "name", "the folder");
 	}
@@ -53,8 +56,8 @@ static int name_folder(struct artifact_build *b, const char *dest, struct fault 
 
 static int there_already(const struct artifact_build *b, struct fault *f)
 {
-	return fault_set(f, -EEXIST, "remove it, or choose another alias", "\"%s\" is there already",
-		b->alias);
+	return fault_set(f, -EEXIST, "remove it, or choose another alias",
+		"\"%s\" is there already", b->alias);
 }
 
 /* Whoever could change the parent folder could put another folder in the place of this one. */
@@ -71,7 +74,8 @@ static int open_parent(struct artifact_build *b, struct fault *f)
 			"the folder for the artifact is missing");
 	if (err)
 		return artifact_refuse(&to, err, "the folder for the artifact", NULL);
-	return fstatat(b->parent, b->alias, &st, AT_SYMLINK_NOFOLLOW) == 0 ? there_already(b, f) : 0;
+	return fstatat(b->parent, b->alias, &st, AT_SYMLINK_NOFOLLOW) == 0 ? there_already(b, f)
+									   : 0;
 }
 
 static void release(struct artifact_build *b)
@@ -100,7 +104,7 @@ int artifact_build_begin(struct artifact_build *b, const char *dest, struct faul
 	return err ? artifact_build_end(b, failed(f, err, "open the folder for", b->alias), f) : 0;
 }
 
-/* --- files --------------------------------------------------------------------------------------- */
+/* --- files ------------------------------------------------------------------------------------ */
 
 int artifact_build_file(struct artifact_build *b, const char *path, const void *bytes, size_t n,
 	struct fault *f)
@@ -117,7 +121,7 @@ int artifact_build_copy(struct artifact_build *b, const char *path, int from, st
 	return err ? failed(f, err, "copy", path) : 0;
 }
 
-/* --- the manifest -------------------------------------------------------------------------------- */
+/* --- the manifest ----------------------------------------------------------------------------- */
 
 struct paths {
 	char *list[MANIFEST_MAX_FILES];
@@ -204,13 +208,15 @@ static int check(const struct buf *text, bool need_files, struct fault *f)
 }
 
 /* The template is checked before anything is done with it, the manifest as its readers will. */
-int artifact_build_manifest(struct artifact_build *b, const char *template, size_t len, struct fault *f)
+int artifact_build_manifest(
+	struct artifact_build *b, const char *template, size_t len, struct fault *f)
 {
 	AUTO_BUF struct buf given = BUF_INIT, text = BUF_INIT;
 	int err;
 
 	buf_put(&given, template, len);
-	err = buf_error(&given) ? failed(f, -ENOMEM, "read", "the template") : check(&given, false, f);
+	err = buf_error(&given) ? failed(f, -ENOMEM, "read", "the template")
+				: check(&given, false, f);
 	if (!err)
 		err = complete(b->dir, template, len, &text, f);
 	if (!err)
@@ -218,7 +224,7 @@ int artifact_build_manifest(struct artifact_build *b, const char *template, size
 	return err ? err : artifact_build_file(b, MANIFEST_FILE, text.data, text.len, f);
 }
 
-/* --- end ----------------------------------------------------------------------------------------- */
+/* --- end -------------------------------------------------------------------------------------- */
 
 /* Not every file system knows RENAME_NOREPLACE; there the check at the beginning must do. */
 static int give_name(struct artifact_build *b)

@@ -24,8 +24,9 @@ static int load(const char *path, uint64_t most, const char *what, struct buf *r
 	if (err == -EFBIG)
 		return fault_set(f, err, "give a smaller one", "%s is larger than %llu bytes", what,
 			(unsigned long long)most);
-	return err ? fault_set(f, err, "name a file that is there and readable", "cannot read %s: %s", what,
-			     strerror(-err)) : 0;
+	return err ? fault_set(f, err, "name a file that is there and readable",
+			     "cannot read %s: %s", what, strerror(-err))
+		   : 0;
 }
 
 static int check_tokenizer(const struct buf *file, uint32_t vocab, struct fault *f)
@@ -40,14 +41,15 @@ static int check_tokenizer(const struct buf *file, uint32_t vocab, struct fault 
 
 static int no_memory(struct fault *f)
 {
-	return fault_set(f, -ENOMEM, "free memory, then try again", "no memory to convert the model");
+	return fault_set(
+		f, -ENOMEM, "free memory, then try again", "no memory to convert the model");
 }
 
-/* --- the package --------------------------------------------------------------------------------- */
+/* --- the package ------------------------------------------------------------------------------ */
 
 static int add_made(struct artifact_build *b, const char *path,
-	int (*make)(const struct llama2c_weights *w, struct buf *out), const struct llama2c_weights *w,
-	struct fault *f)
+	int (*make)(const struct llama2c_weights *w, struct buf *out),
+	const struct llama2c_weights *w, struct fault *f)
 {
 	AUTO_BUF struct buf bytes = BUF_INIT;
 
@@ -56,22 +58,23 @@ static int add_made(struct artifact_build *b, const char *path,
 	return artifact_build_file(b, path, bytes.data, bytes.len, f);
 }
 
-static int add_golden(struct artifact_build *b, const struct llama2c_weights *w, uint32_t *ret_valid,
-	struct fault *f)
+static int add_golden(struct artifact_build *b, const struct llama2c_weights *w,
+	uint32_t *ret_valid, struct fault *f)
 {
 	AUTO_BUF struct buf in = BUF_INIT, out = BUF_INIT;
 	int err = import_golden(w, &in, &out, ret_valid);
 
 	if (err == -EDOM)
-		return fault_set(f, -EINVAL, "export the model again", "the weights give logits that are not finite");
+		return fault_set(f, -EINVAL, "export the model again",
+			"the weights give logits that are not finite");
 	if (err)
 		return no_memory(f);
 	err = artifact_build_file(b, "golden/prefill.in", in.data, in.len, f);
 	return err ? err : artifact_build_file(b, "golden/prefill.out", out.data, out.len, f);
 }
 
-static int add_all(struct artifact_build *b, const struct llama2c_weights *w, const struct buf *tokenizer,
-	struct fault *f)
+static int add_all(struct artifact_build *b, const struct llama2c_weights *w,
+	const struct buf *tokenizer, struct fault *f)
 {
 	AUTO_BUF struct buf template = BUF_INIT;
 	uint32_t valid;
@@ -80,7 +83,8 @@ static int add_all(struct artifact_build *b, const struct llama2c_weights *w, co
 	if (!err)
 		err = add_made(b, "calbin/weights.safetensors", import_llama2c_safetensors, w, f);
 	if (!err)
-		err = artifact_build_file(b, "tokenizer/tokenizer.bin", tokenizer->data, tokenizer->len, f);
+		err = artifact_build_file(
+			b, "tokenizer/tokenizer.bin", tokenizer->data, tokenizer->len, f);
 	if (!err)
 		err = add_golden(b, w, &valid, f);
 	if (err)

@@ -15,20 +15,24 @@
 #define TEMPLATE_FILE "artifact.json"
 #define FOLDER_MODE   0755
 
-/* --- a store ------------------------------------------------------------------------------------- */
+/* --- a store ---------------------------------------------------------------------------------- */
 
 static const struct {
 	const char *name;
 	mode_t mode;
 } store_folders[] = {
-	{ MODELS_FOLDER, 0755 }, { TRUST_FOLDER, 0755 }, { "approvers", 0755 }, { "evidence", 0755 },
-	{ "jobs", 0700 },	 { "audit", 0700 },
+	{ MODELS_FOLDER, 0755 },
+	{ TRUST_FOLDER, 0755 },
+	{ "approvers", 0755 },
+	{ "evidence", 0755 },
+	{ "jobs", 0700 },
+	{ "audit", 0700 },
 };
 
 static int cannot_make(struct fault *f, int err, const char *name)
 {
-	return fault_set(f, err, "see who owns it and the folder around it", "cannot make %s: %s", name,
-		strerror(-err));
+	return fault_set(f, err, "see who owns it and the folder around it", "cannot make %s: %s",
+		name, strerror(-err));
 }
 
 int store_init(const char *store, struct fault *f)
@@ -59,8 +63,8 @@ static int load_public_key(const char *path, struct key **ret, struct fault *f)
 	if (!err)
 		err = files_read(fd, PEM_MAX_BYTES, &pem);
 	if (err)
-		return fault_set(f, err, "name a file that is there and readable", "cannot read the key: %s",
-			strerror(-err));
+		return fault_set(f, err, "name a file that is there and readable",
+			"cannot read the key: %s", strerror(-err));
 	err = key_from_public_pem(buf_text(&pem), pem.len, ret);
 	return err ? fault_set(f, err, "name the .pub.pem of npufs-admin key generate",
 			     "this is no Ed25519 public key in PEM") : 0;
@@ -108,9 +112,10 @@ int store_trust(const char *store, const char *key_path, char ret_id[KEY_ID_SIZE
 	return err;
 }
 
-/* --- from a package ------------------------------------------------------------------------------ */
+/* --- from a package --------------------------------------------------------------------------- */
 
-/* What else a package folder holds (a README, the script that made it) does not belong to the artifact. */
+/* What else a package folder holds (a README, the script that made it) does not belong to the
+ * artifact. */
 static const char *const package_folders[] = { "calbin", "tokenizer", "golden" };
 
 struct copy {
@@ -125,12 +130,13 @@ static int cannot_read(struct fault *f, int err, const char *folder, const char 
 	const char *slash = path[0] ? "/" : "";
 
 	if (err == -ELOOP)
-		return fault_set(f, err, "put the file itself there", "%s%s%s is a link", folder, slash, path);
+		return fault_set(f, err, "put the file itself there", "%s%s%s is a link", folder,
+			slash, path);
 	if (err == -EINVAL)
-		return fault_set(f, err, "remove it", "%s%s%s is not a plain file or folder", folder, slash,
-			path);
-	return fault_set(f, err, "see that the package is complete and readable", "cannot read %s%s%s: %s",
-		folder, slash, path, strerror(-err));
+		return fault_set(f, err, "remove it", "%s%s%s is not a plain file or folder",
+			folder, slash, path);
+	return fault_set(f, err, "see that the package is complete and readable",
+		"cannot read %s%s%s: %s", folder, slash, path, strerror(-err));
 }
 
 static int copy_file(void *context, const char *path)
@@ -203,7 +209,7 @@ int artifact_import_package(const char *package, const char *dest, struct fault 
 	return artifact_build_end(&b, err, f);
 }
 
-/* --- signing ------------------------------------------------------------------------------------- */
+/* --- signing ---------------------------------------------------------------------------------- */
 
 static int read_key_file(const char *path, struct buf *ret, struct fault *f)
 {
@@ -214,7 +220,8 @@ static int read_key_file(const char *path, struct buf *ret, struct fault *f)
 	if (!err && fstat(fd, &st) < 0)
 		err = -errno;
 	if (!err && (st.st_mode & (S_IRWXG | S_IRWXO)))
-		return fault_set(f, -EPERM, "chmod 600 the key file; if others may have read it, make a new key",
+		return fault_set(f, -EPERM,
+			"chmod 600 the key file; if others may have read it, make a new key",
 			"the private key can be read by others");
 	if (!err)
 		err = files_read(fd, PEM_MAX_BYTES, ret);
@@ -277,7 +284,8 @@ int artifact_sign(const char *dir, const char *key_path, struct fault *f, struct
 	int err = files_open_root(dir, FILES_OWN, &fd);
 
 	if (err)
-		return artifact_refuse_missing(&to, err, "the artifact's folder", "name STORE/models/ALIAS");
+		return artifact_refuse_missing(
+			&to, err, "the artifact's folder", "name STORE/models/ALIAS");
 	err = load_key(key_path, &k, f);
 	if (err)
 		return err;

@@ -1,6 +1,6 @@
-/* A signature file is one line, "npufs-signature-1 KEYID SIGNATURE", with the 128 hex digits of an Ed25519 signature
- * over the bytes of the manifest. KEYID only chooses the key, so that a stranger's signature and a damaged one can be
- * told apart; it proves nothing. */
+/* A signature file is one line, "npufs-signature-1 KEYID SIGNATURE", with the 128 hex digits of an
+ * Ed25519 signature over the bytes of the manifest. KEYID only chooses the key, so that a
+ * stranger's signature and a damaged one can be told apart; it proves nothing. */
 #include "core/artifact_impl.h"
 
 #include <dirent.h>
@@ -19,7 +19,7 @@ struct signature {
 	unsigned char bytes[ED25519_SIG_SIZE];
 };
 
-/* --- the line ------------------------------------------------------------------------------------ */
+/* --- the line --------------------------------------------------------------------------------- */
 
 static int hex_value(char c)
 {
@@ -43,10 +43,12 @@ static bool read_hex(const char *text, unsigned char *ret, size_t n)
 /* Every part has its fixed place. */
 static bool read_signature(const struct buf *text, struct signature *ret)
 {
-	const char *line = buf_text(text), *id = line + sizeof SIGNATURE_WORD, *hex = id + KEY_ID_SIZE;
+	const char *line = buf_text(text), *id = line + sizeof SIGNATURE_WORD,
+		   *hex = id + KEY_ID_SIZE;
 
-	if (text->len != LINE_BYTES || memcmp(line, SIGNATURE_WORD " ", sizeof SIGNATURE_WORD) != 0 ||
-		hex[-1] != ' ' || line[LINE_BYTES - 1] != '\n')
+	if (text->len != LINE_BYTES ||
+		memcmp(line, SIGNATURE_WORD " ", sizeof SIGNATURE_WORD) != 0 || hex[-1] != ' ' ||
+		line[LINE_BYTES - 1] != '\n')
 		return false;
 	memcpy(ret->id, id, KEY_ID_SIZE - 1);
 	ret->id[KEY_ID_SIZE - 1] = '\0';
@@ -70,7 +72,7 @@ int artifact_make_signature(const struct key *k, const struct buf *manifest, str
 	return buf_error(ret);
 }
 
-/* --- the trust folder ---------------------------------------------------------------------------- */
+/* --- the trust folder ------------------------------------------------------------------------- */
 
 static bool is_pem(const char *name)
 {
@@ -97,7 +99,8 @@ static int load_key(int trust, const char *name, struct key **ret, const struct 
 }
 
 /* Look at one entry; the key that is looked for goes to *ret. */
-static int try_key(int trust, const char *name, const char *id, struct key **ret, const struct findings *to)
+static int try_key(
+	int trust, const char *name, const char *id, struct key **ret, const struct findings *to)
 {
 	char have[KEY_ID_SIZE];
 	struct key *k;
@@ -117,8 +120,8 @@ static int try_key(int trust, const char *name, const char *id, struct key **ret
 	return 0;
 }
 
-/* Every key is looked at, also after the right one: a folder with an unsound file is not to be trusted. Takes
- * over `trust`. */
+/* Every key is looked at, also after the right one: a folder with an unsound file is not to be
+ * trusted. Takes over `trust`. */
 static int find_key(int trust, const char *id, struct key **ret, const struct findings *to)
 {
 	DIR *dir = fdopendir(trust);
@@ -147,7 +150,8 @@ static int find_key(int trust, const char *id, struct key **ret, const struct fi
 
 static int wrong_signature(const struct findings *to, const char *reason)
 {
-	fault_set(to->f, -EBADMSG, "import the artifact again, or sign it if you trust what it holds now", "%s",
+	fault_set(to->f, -EBADMSG,
+		"import the artifact again, or sign it if you trust what it holds now", "%s",
 		reason);
 	return artifact_code(to, -EBADMSG);
 }
@@ -171,8 +175,9 @@ int artifact_check_signature(int store, const struct buf *manifest, const struct
 	err = key_verify(k, buf_text(manifest), manifest->len, s.bytes, sizeof s.bytes);
 	key_free(k);
 	if (err)
-		return err == -EBADMSG ? wrong_signature(to, "the signature is not over this manifest") :
-					 artifact_refuse(to, err, "the signature", NULL);
+		return err == -EBADMSG
+			? wrong_signature(to, "the signature is not over this manifest")
+			: artifact_refuse(to, err, "the signature", NULL);
 	memcpy(ret_signer, s.id, KEY_ID_SIZE);
 	return 0;
 }

@@ -1,7 +1,7 @@
-/* The digest's implementation is fetched once: EVP_sha256() would look it up by name, under a lock, each
- * time. Keys are EVP_PKEYs of type Ed25519 and nothing else; whether one holds its private half is asked
- * of the key itself. OpenSSL's queue of errors is emptied after a failure, so that it says nothing about a
- * later call of someone else. */
+/* The digest's implementation is fetched once: EVP_sha256() would look it up by name, under a lock,
+ * each time. Keys are EVP_PKEYs of type Ed25519 and nothing else; whether one holds its private
+ * half is asked of the key itself. OpenSSL's queue of errors is emptied after a failure, so that it
+ * says nothing about a later call of someone else. */
 #include "core/crypto.h"
 
 #include <errno.h>
@@ -21,7 +21,7 @@
 #define SHA256_BYTES      32
 #define ED25519_KEY_BYTES 32
 
-/* --- SHA-256 ------------------------------------------------------------------------------------- */
+/* --- SHA-256 ---------------------------------------------------------------------------------- */
 
 struct sha256 {
 	EVP_MD_CTX *ctx;
@@ -105,7 +105,7 @@ void sha256_hex(const void *bytes, size_t n, char ret_hex[SHA256_HEX_SIZE])
 		ERR_clear_error();
 }
 
-/* --- Ed25519 ------------------------------------------------------------------------------------- */
+/* --- Ed25519 ---------------------------------------------------------------------------------- */
 
 struct key {
 	EVP_PKEY *pkey;
@@ -164,7 +164,8 @@ int key_generate(struct key **ret)
 
 typedef EVP_PKEY *pem_reader(BIO *, EVP_PKEY **, pem_password_cb *, void *);
 
-static int key_from_pem(const char *pem, size_t len, pem_reader *read, bool private, struct key **ret)
+static int key_from_pem(
+	const char *pem, size_t len, pem_reader *read, bool private, struct key **ret)
 {
 	EVP_PKEY *pkey;
 	BIO *bio;
@@ -212,7 +213,8 @@ int key_private_pem(const struct key *k, struct buf *out)
 	bio = BIO_new(BIO_s_secmem());
 	if (!bio)
 		return -ENOMEM;
-	return take_bio(bio, PEM_write_bio_PKCS8PrivateKey(bio, k->pkey, NULL, NULL, 0, NULL, NULL), out);
+	return take_bio(
+		bio, PEM_write_bio_PKCS8PrivateKey(bio, k->pkey, NULL, NULL, 0, NULL, NULL), out);
 }
 
 int key_public_pem(const struct key *k, struct buf *out)
@@ -268,7 +270,7 @@ void key_free(struct key *k)
 	free(k);
 }
 
-/* --- random -------------------------------------------------------------------------------------- */
+/* --- random ----------------------------------------------------------------------------------- */
 
 int random_bytes(void *out, size_t n)
 {

@@ -1,5 +1,6 @@
-/* Opening comes first and looking second, by fstat of what was opened: so what was looked at is what will be
- * read. O_NONBLOCK keeps a FIFO from holding up the open, and means nothing for files and folders. */
+/* Opening comes first and looking second, by fstat of what was opened: so what was looked at is
+ * what will be read. O_NONBLOCK keeps a FIFO from holding up the open, and means nothing for files
+ * and folders. */
 #include "core/files.h"
 
 #include <dirent.h>
@@ -20,7 +21,7 @@ void files_close(int *fd)
 		close(*fd);
 }
 
-/* --- opening ------------------------------------------------------------------------------------- */
+/* --- opening ---------------------------------------------------------------------------------- */
 
 static bool others_can_write(const struct stat *st)
 {
@@ -86,7 +87,8 @@ int files_open(int at, const char *path, enum files_trust trust, int *ret_fd, ui
 	for (; (slash = strchr(path, '/')); path = slash + 1) {
 		int next;
 
-		if (snprintf(name, sizeof name, "%.*s", (int)(slash - path), path) >= (int)sizeof name)
+		if (snprintf(name, sizeof name, "%.*s", (int)(slash - path), path) >=
+			(int)sizeof name)
 			return -ENAMETOOLONG;
 		err = files_open_folder(folder < 0 ? at : folder, name, trust, &next);
 		if (err)
@@ -100,7 +102,7 @@ int files_open(int at, const char *path, enum files_trust trust, int *ret_fd, ui
 	return err;
 }
 
-/* --- reading ------------------------------------------------------------------------------------- */
+/* --- reading ---------------------------------------------------------------------------------- */
 
 static ssize_t read_some(int fd, void *to, size_t n)
 {
@@ -168,7 +170,7 @@ int files_digest(int fd, uint64_t most, uint64_t *ret_size, char ret_hex[SHA256_
 	return 0;
 }
 
-/* --- walking ------------------------------------------------------------------------------------- */
+/* --- walking ---------------------------------------------------------------------------------- */
 
 struct walk {
 	enum files_trust trust;

@@ -16,7 +16,7 @@
 #define FOLDER_MODE  0755
 #define CHUNK_BYTES  (1u << 16)
 
-/* --- folders ------------------------------------------------------------------------------------- */
+/* --- folders ---------------------------------------------------------------------------------- */
 
 static int open_folder(int at, const char *name, int *ret_fd)
 {
@@ -68,7 +68,8 @@ static int open_parent(int at, const char *path, int *ret_fd, const char **ret_n
 	for (; !err && (slash = strchr(path, '/')); path = slash + 1) {
 		int next = -1;
 
-		if (snprintf(name, sizeof name, "%.*s", (int)(slash - path), path) >= (int)sizeof name)
+		if (snprintf(name, sizeof name, "%.*s", (int)(slash - path), path) >=
+			(int)sizeof name)
 			return -ENAMETOOLONG;
 		err = files_make_folder(folder, name, FOLDER_MODE);
 		if (!err)
@@ -84,7 +85,7 @@ static int open_parent(int at, const char *path, int *ret_fd, const char **ret_n
 	return 0;
 }
 
-/* --- files --------------------------------------------------------------------------------------- */
+/* --- files ------------------------------------------------------------------------------------ */
 
 static int write_all(int fd, const char *bytes, size_t n)
 {
@@ -118,7 +119,8 @@ static int copy_all(int from, int fd)
 }
 
 /* From `from` when it is not -1. A file that could not be written whole is removed again. */
-static int write_new(int folder, const char *name, mode_t mode, int from, const void *bytes, size_t n)
+static int write_new(
+	int folder, const char *name, mode_t mode, int from, const void *bytes, size_t n)
 {
 	int fd = openat(folder, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 	int err;
@@ -177,7 +179,7 @@ int files_replace(int at, const char *name, mode_t mode, const void *bytes, size
 	return fsync(at) < 0 ? -errno : 0;
 }
 
-/* --- removing ------------------------------------------------------------------------------------ */
+/* --- removing --------------------------------------------------------------------------------- */
 
 static int remove_entries(DIR *dir)
 {
@@ -189,8 +191,9 @@ static int remove_entries(DIR *dir)
 			continue;
 		if (unlinkat(dirfd(dir), entry->d_name, 0) == 0)
 			continue;
-		err = errno == EISDIR || errno == EPERM ? files_remove_tree(dirfd(dir), entry->d_name) :
-							   -errno;
+		err = errno == EISDIR || errno == EPERM
+			? files_remove_tree(dirfd(dir), entry->d_name)
+			: -errno;
 	}
 	return err ? err : -errno;
 }

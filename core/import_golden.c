@@ -1,6 +1,7 @@
-/* Plain double arithmetic straight from llama2.c's own layout, rotating the pairs that it rotates: nothing is shared
- * with the software device or with the conversion of the weights, so that agreement between them means something.
- * All tokens go through a layer before the next layer begins. */
+/* Plain double arithmetic straight from llama2.c's own layout, rotating the pairs that it rotates:
+ * nothing is shared with the software device or with the conversion of the weights, so that
+ * agreement between them means something. All tokens go through a layer before the next layer
+ * begins. */
 #include "core/import_golden.h"
 
 #include <errno.h>
@@ -44,7 +45,8 @@ static double dot(const float *row, const double *x, size_t n)
 }
 
 /* out [rows] = matrix [rows, cols] times x [cols], or that added to it. */
-static void multiply(double *out, const float *matrix, const double *x, size_t rows, size_t cols, bool add)
+static void multiply(
+	double *out, const float *matrix, const double *x, size_t rows, size_t cols, bool add)
 {
 	for (size_t r = 0; r < rows; r++)
 		out[r] = dot(matrix + r * cols, x, cols) + (add ? out[r] : 0);
@@ -53,7 +55,8 @@ static void multiply(double *out, const float *matrix, const double *x, size_t r
 static void rotate(double *v, size_t n, size_t head, size_t position)
 {
 	for (size_t i = 0; i < n; i += 2) {
-		double angle = (double)position * pow(LLAMA2C_ROPE_THETA, -(double)(i % head) / (double)head);
+		double angle = (double)position *
+			pow(LLAMA2C_ROPE_THETA, -(double)(i % head) / (double)head);
 		double a = v[i], b = v[i + 1];
 
 		v[i] = a * cos(angle) - b * sin(angle);
@@ -71,7 +74,8 @@ static void attend(struct pass *p, size_t h, size_t position)
 	for (size_t t = 0; t <= position; t++) {
 		p->scores[t] = 0;
 		for (size_t i = 0; i < p->head; i++)
-			p->scores[t] += q[i] * p->keys[t * p->kv + kv_head + i] / sqrt((double)p->head);
+			p->scores[t] +=
+				q[i] * p->keys[t * p->kv + kv_head + i] / sqrt((double)p->head);
 		most = fmax(most, p->scores[t]);
 	}
 	for (size_t t = 0; t <= position; t++) {
@@ -92,7 +96,8 @@ static void attention(struct pass *p, size_t layer, size_t position)
 	rms_norm(p->norm, x, w->rms_att + layer * p->dim, p->dim);
 	multiply(p->q, w->wq + layer * p->dim * p->dim, p->norm, p->dim, p->dim, false);
 	multiply(key, w->wk + layer * p->kv * p->dim, p->norm, p->kv, p->dim, false);
-	multiply(p->values + position * p->kv, w->wv + layer * p->kv * p->dim, p->norm, p->kv, p->dim, false);
+	multiply(p->values + position * p->kv, w->wv + layer * p->kv * p->dim, p->norm, p->kv,
+		p->dim, false);
 	rotate(p->q, p->dim, p->head, position);
 	rotate(key, p->kv, p->head, position);
 	for (size_t h = 0; h < w->n_heads; h++)
@@ -118,7 +123,8 @@ static void forward(struct pass *p, const int32_t *tokens, uint32_t n)
 {
 	for (size_t t = 0; t < n; t++)
 		for (size_t i = 0; i < p->dim; i++)
-			p->x[t * p->dim + i] = (double)p->w->embedding[(size_t)tokens[t] * p->dim + i];
+			p->x[t * p->dim + i] =
+				(double)p->w->embedding[(size_t)tokens[t] * p->dim + i];
 	for (size_t layer = 0; layer < p->w->n_layers; layer++)
 		for (size_t t = 0; t < n; t++) {
 			attention(p, layer, t);
@@ -150,8 +156,10 @@ static double *cut(double **rest, size_t n)
 
 static double *make_pass(struct pass *p, const struct llama2c_weights *w, uint32_t n)
 {
-	size_t dim = w->dim, head = dim / w->n_heads, kv = head * w->n_kv_heads, hidden = w->hidden_dim;
-	double *memory = calloc(n * (dim + 2 * kv) + 3 * dim + 2 * hidden, sizeof *memory), *rest = memory;
+	size_t dim = w->dim, head = dim / w->n_heads, kv = head * w->n_kv_heads,
+	       hidden = w->hidden_dim;
+	double *memory = calloc(n * (dim + 2 * kv) + 3 * dim + 2 * hidden, sizeof *memory),
+	       *rest = memory;
 
 	if (!memory)
 		return NULL;
@@ -175,7 +183,8 @@ static void choose_tokens(const struct llama2c_weights *w, uint32_t n, int32_t *
 		tokens[i] = (int32_t)((uint64_t)w->vocab_size * i / n);
 }
 
-int import_golden(const struct llama2c_weights *w, struct buf *in, struct buf *out, uint32_t *ret_valid)
+int import_golden(
+	const struct llama2c_weights *w, struct buf *in, struct buf *out, uint32_t *ret_valid)
 {
 	uint32_t n = w->ubatch < IMPORT_GOLDEN_MAX ? w->ubatch : IMPORT_GOLDEN_MAX;
 	int32_t tokens[LLAMA2C_UBATCH] = { 0 };

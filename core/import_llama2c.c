@@ -1,5 +1,5 @@
-/* One table has a row for each part of the file, in its order: how large it is, where its pointer goes and what it is
- * called in the artifact. Reading, naming and writing all go by it. */
+/* One table has a row for each part of the file, in its order: how large it is, where its pointer
+ * goes and what it is called in the artifact. Reading, naming and writing all go by it. */
 #include "core/import_llama2c.h"
 
 #include <errno.h>
@@ -17,9 +17,10 @@
 #define ALIGNMENT    64 /* of the tensors' data in the artifact */
 #define NAME_SIZE    96
 
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "both files are little-endian and taken as they are");
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+	"both files are little-endian and taken as they are");
 
-/* --- the parts ----------------------------------------------------------------------------------- */
+/* --- the parts -------------------------------------------------------------------------------- */
 
 enum size { NONE, DIM, KV_DIM, HIDDEN, VOCAB, ROPE };
 
@@ -89,7 +90,7 @@ static const float *values(const struct llama2c_weights *w, const struct part *p
 	return *(const float *const *)(const void *)((const char *)w + p->member);
 }
 
-/* --- reading ------------------------------------------------------------------------------------- */
+/* --- reading ---------------------------------------------------------------------------------- */
 
 #define GIVE_EXPORT "give a version-0 export of llama2.c"
 
@@ -117,16 +118,16 @@ static int read_header(const void *bytes, struct llama2c_weights *w, struct faul
 		h[5] = -h[5];
 	for (size_t i = 0; i < HEADER_INTS; i++) {
 		if (h[i] < 1 || h[i] > header_rows[i].most)
-			return fault_at(f, -EINVAL, header_rows[i].name, (long)(i * sizeof h[0]), GIVE_EXPORT,
-				"%s is %" PRId32 "; it must be from 1 to %" PRId32, header_rows[i].name, h[i],
-				header_rows[i].most);
+			return fault_at(f, -EINVAL, header_rows[i].name, (long)(i * sizeof h[0]),
+				GIVE_EXPORT, "%s is %" PRId32 "; it must be from 1 to %" PRId32,
+				header_rows[i].name, h[i], header_rows[i].most);
 		*(uint32_t *)(void *)((char *)w + header_rows[i].member) = (uint32_t)h[i];
 	}
 	w->ubatch = w->seq_len < LLAMA2C_UBATCH ? w->seq_len : LLAMA2C_UBATCH;
 	if (w->dim % w->n_heads || w->n_heads % w->n_kv_heads || w->dim / w->n_heads % 2)
 		return fault_set(f, -EINVAL, GIVE_EXPORT,
-			"dim %u, %u heads and %u kv heads do not divide into heads of even size", w->dim,
-			w->n_heads, w->n_kv_heads);
+			"dim %u, %u heads and %u kv heads do not divide into heads of even size",
+			w->dim, w->n_heads, w->n_kv_heads);
 	return 0;
 }
 
@@ -151,8 +152,10 @@ static int find_parts(struct llama2c_weights *w, const char *bytes, struct fault
 
 		for (uint64_t k = 0; parts[i].name && k < n; k++)
 			if (!isfinite(at[k]))
-				return fault_at(f, -EINVAL, NULL, (long)((const char *)&at[k] - bytes),
-					"export the model again", "a weight is not a finite number");
+				return fault_at(f, -EINVAL, NULL,
+					(long)((const char *)&at[k] - bytes),
+					"export the model again",
+					"a weight is not a finite number");
 		if (parts[i].name)
 			*place(w, &parts[i]) = at;
 		at += n;
@@ -162,14 +165,15 @@ static int find_parts(struct llama2c_weights *w, const char *bytes, struct fault
 	return 0;
 }
 
-int import_llama2c_parse(const void *bytes, size_t len, struct llama2c_weights *ret, struct fault *f)
+int import_llama2c_parse(
+	const void *bytes, size_t len, struct llama2c_weights *ret, struct fault *f)
 {
 	struct llama2c_weights w = { .dim = 0 };
 	int err;
 
 	if (len < HEADER_BYTES)
-		return fault_set(f, -EINVAL, GIVE_EXPORT, "the file has %zu bytes, its header alone needs %zu", len,
-			HEADER_BYTES);
+		return fault_set(f, -EINVAL, GIVE_EXPORT,
+			"the file has %zu bytes, its header alone needs %zu", len, HEADER_BYTES);
 	err = read_header(bytes, &w, f);
 	if (!err)
 		err = check_size(&w, len, f);
@@ -180,10 +184,10 @@ int import_llama2c_parse(const void *bytes, size_t len, struct llama2c_weights *
 	return err;
 }
 
-/* --- weights.safetensors ------------------------------------------------------------------------- */
+/* --- weights.safetensors ---------------------------------------------------------------------- */
 
-static void add_tensor(struct json_value *doc, const struct llama2c_weights *w, const struct part *p,
-	uint32_t layer, uint64_t *at)
+static void add_tensor(struct json_value *doc, const struct llama2c_weights *w,
+	const struct part *p, uint32_t layer, uint64_t *at)
 {
 	struct json_value *tensor, *list;
 	char name[NAME_SIZE];
@@ -221,9 +225,10 @@ static int make_header(const struct llama2c_weights *w, struct buf *ret)
 	return err ? err : buf_error(ret);
 }
 
-/* llama2.c rotates the pairs (2i, 2i + 1) of a head, the device the pairs (i, i + half of the head). Queries and keys
- * in the same new order have the same products. */
-static void put_rotated(const float *matrix, uint64_t rows, uint64_t cols, uint64_t head, struct buf *out)
+/* llama2.c rotates the pairs (2i, 2i + 1) of a head, the device the pairs (i, i + half of the
+ * head). Queries and keys in the same new order have the same products. */
+static void put_rotated(
+	const float *matrix, uint64_t rows, uint64_t cols, uint64_t head, struct buf *out)
 {
 	for (uint64_t row = 0; row < rows; row++) {
 		uint64_t first = row / head * head, i = row % head, half = head / 2;
@@ -241,7 +246,8 @@ static void put_part(const struct llama2c_weights *w, const struct part *p, stru
 		const float *at = values(w, p) + layer * n;
 
 		if (p->rotated)
-			put_rotated(at, size_of(w, p->rows), size_of(w, p->cols), w->dim / w->n_heads, out);
+			put_rotated(at, size_of(w, p->rows), size_of(w, p->cols),
+				w->dim / w->n_heads, out);
 		else
 			buf_put(out, at, n * sizeof *at);
 	}
@@ -264,7 +270,7 @@ int import_llama2c_safetensors(const struct llama2c_weights *w, struct buf *out)
 	return buf_error(out);
 }
 
-/* --- program and template ------------------------------------------------------------------------ */
+/* --- program and template --------------------------------------------------------------------- */
 
 int import_llama2c_program(const struct llama2c_weights *w, struct buf *out)
 {
@@ -297,8 +303,9 @@ int import_llama2c_program(const struct llama2c_weights *w, struct buf *out)
 
 static void put_program(struct buf *out, const char *name, uint32_t width, uint32_t vocab)
 {
-	buf_printf(out, "{\"name\": \"%s\", \"inputs\": " TENSOR ", \"outputs\": " TENSOR ", " CSRS "}, ", name,
-		"tokens", "int32", width, "logits", "float32", vocab);
+	buf_printf(out,
+		"{\"name\": \"%s\", \"inputs\": " TENSOR ", \"outputs\": " TENSOR ", " CSRS "}, ",
+		name, "tokens", "int32", width, "logits", "float32", vocab);
 }
 
 int import_llama2c_template(const struct llama2c_weights *w, uint32_t valid, struct buf *out)
@@ -308,12 +315,14 @@ int import_llama2c_template(const struct llama2c_weights *w, uint32_t valid, str
 	buf_printf(out,
 		"{\"schema\": \"" MANIFEST_SCHEMA "\", \"kind\": \"llm\", "
 		"\"description\": \"imported from llama2.c\", "
-		"\"calbin_version\": \"0.7.6\", \"compatible\": {\"runtime\": [\"0.7.6\"]}, \"batch\": 1, "
+		"\"calbin_version\": \"0.7.6\", \"compatible\": {\"runtime\": [\"0.7.6\"]}, "
+		"\"batch\": 1, "
 		"\"context_limit\": %u, "
 		"\"tokenizer\": {\"type\": \"llama2c\", \"file\": \"tokenizer/tokenizer.bin\", "
 		"\"vocab_size\": %u, \"prefix\": [1], \"suffix\": [], \"stop\": [1, 2]}, "
 		"\"defaults\": {\"max_new_tokens\": %u, \"temperature\": 0}, "
-		"\"example\": {\"prompt\": \"Once upon a time\", \"max_new_tokens\": %u}, \"programs\": [",
+		"\"example\": {\"prompt\": \"Once upon a time\", \"max_new_tokens\": %u}, "
+		"\"programs\": [",
 		w->seq_len, w->vocab_size, half < 256 ? half : 256, half < 32 ? half : 32);
 	put_program(out, "prefill", w->ubatch, w->vocab_size);
 	put_program(out, "decode", 1, w->vocab_size);

@@ -1,6 +1,6 @@
-/* An artifact's manifest: what the files are (size, SHA-256), what programs the runtime must report, and
- * how text becomes tokens. It is signed; this is its parsed, fully validated, immutable form.
- * Schema "npufs-manifest-1"; unknown members are refused (design.md 6, contract.md 3). */
+/* An artifact's manifest: what the files are (size, SHA-256), what programs the runtime must
+ * report, and how text becomes tokens. It is signed; this is its parsed, fully validated, immutable
+ * form. Schema "npufs-manifest-1"; unknown members are refused (design.md 6, contract.md 3). */
 #ifndef NPUFS_CORE_MANIFEST_H
 #define NPUFS_CORE_MANIFEST_H
 
@@ -37,7 +37,7 @@
 enum manifest_kind { MANIFEST_LLM, MANIFEST_TENSOR };
 
 struct file_spec {
-	char *path; /* relative, of plain components: no "..", no ".", no empty one, no backslash; ASCII */
+	char *path; /* relative, of plain components: none "..", "." or empty; printable ASCII */
 	uint64_t size;
 	char sha256[SHA256_HEX_SIZE];
 };
@@ -64,7 +64,8 @@ struct tokenizer_spec {
 	enum tokenizer_type type;
 	const struct file_spec *file; /* NULL for bytes */
 	uint32_t vocab_size;
-	int32_t *prefix, *suffix, *stop; /* put before and after a prompt; tokens that end the text */
+	int32_t *prefix, *suffix; /* put before and after a prompt */
+	int32_t *stop;            /* tokens that end the text */
 	size_t n_prefix, n_suffix, n_stop;
 };
 
@@ -72,7 +73,7 @@ struct manifest {
 	enum manifest_kind kind;
 	char *description;
 	char *calbin_version;
-	char **runtimes; /* versions it is compatible with; likewise drivers, firmwares (empty: any) */
+	char **runtimes; /* versions it is compatible with; of the next two, empty: any */
 	char **drivers, **firmwares;
 	size_t n_runtimes, n_drivers, n_firmwares;
 	uint32_t batch;
@@ -89,16 +90,17 @@ struct manifest {
 	size_t n_files;
 };
 
-/* Parse and check. -EINVAL with field ("golden[0].input") and reason, which never names a file; -EILSEQ;
- * -ENOMEM. `need_files` false takes the template that `npufs-admin artifact import package` starts
- * from, which has no member "files" (golden[].input/output and tokenizer.file then make entries of size 0
- * and no digest in `files`). */
+/* Parse and check. -EINVAL with field ("golden[0].input") and reason, which never names a file;
+ * -EILSEQ; -ENOMEM. `need_files` false takes the template that `npufs-admin artifact import
+ * package` starts from, which has no member "files" (golden[].input/output and tokenizer.file then
+ * make entries of size 0 and no digest in `files`). */
 int manifest_parse(const char *text, size_t len, bool need_files, struct manifest **ret,
 	struct fault *f);
 void manifest_free(struct manifest *m); /* NULL is fine */
 
-const struct program_spec *manifest_program(const struct manifest *m, const char *name); /* or NULL */
-const struct file_spec *manifest_file(const struct manifest *m, const char *path);       /* or NULL */
+/* NULL: there is none of that name. */
+const struct program_spec *manifest_program(const struct manifest *m, const char *name);
+const struct file_spec *manifest_file(const struct manifest *m, const char *path);
 
 /* An alias: 1..ALIAS_MAX of [A-Za-z0-9._-], starting with a letter or digit. */
 bool alias_valid(const char *alias);

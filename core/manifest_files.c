@@ -14,7 +14,8 @@ struct file_members {
 
 static bool component_valid(const char *text, size_t len)
 {
-	return len > 0 && !(len == 1 && text[0] == '.') && !(len == 2 && text[0] == '.' && text[1] == '.');
+	return len > 0 && !(len == 1 && text[0] == '.') &&
+		!(len == 2 && text[0] == '.' && text[1] == '.');
 }
 
 /* Names that are the folder's own are nobody else's. */
@@ -40,16 +41,28 @@ static bool path_valid(const char *path)
 
 static bool digest_valid(const char *text)
 {
-	return strlen(text) == SHA256_HEX_SIZE - 1 && strspn(text, "0123456789abcdef") == strlen(text);
+	return strlen(text) == SHA256_HEX_SIZE - 1 &&
+		strspn(text, "0123456789abcdef") == strlen(text);
 }
 
 static const struct member_row file_rows[] = {
-	{ .name = "path", .kind = MEMBER_TEXT, .offset = offsetof(struct file_members, path), .low = 1,
-		.high = MANIFEST_PATH_MAX, .valid = path_valid, .form = PATH_FORM },
-	{ .name = "size", .kind = MEMBER_SIZE, .offset = offsetof(struct file_members, size),
+	{ .name = "path",
+		.kind = MEMBER_TEXT,
+		.offset = offsetof(struct file_members, path),
+		.low = 1,
+		.high = MANIFEST_PATH_MAX,
+		.valid = path_valid,
+		.form = PATH_FORM },
+	{ .name = "size",
+		.kind = MEMBER_SIZE,
+		.offset = offsetof(struct file_members, size),
 		.high = MANIFEST_MAX_FILE_BYTES },
-	{ .name = "sha256", .kind = MEMBER_TEXT, .offset = offsetof(struct file_members, sha256),
-		.high = SHA256_HEX_SIZE - 1, .valid = digest_valid, .form = "64 lower-case hex digits" },
+	{ .name = "sha256",
+		.kind = MEMBER_TEXT,
+		.offset = offsetof(struct file_members, sha256),
+		.high = SHA256_HEX_SIZE - 1,
+		.valid = digest_valid,
+		.form = "64 lower-case hex digits" },
 };
 
 static int take_file(struct parser *p, const struct spot *at, const struct json_value *v)
@@ -62,7 +75,8 @@ static int take_file(struct parser *p, const struct spot *at, const struct json_
 	if (err)
 		return err;
 	if (manifest_file(m, d.path))
-		return manifest_refuse(at, v, p->f, "list each file once", "has the path of an earlier one");
+		return manifest_refuse(
+			at, v, p->f, "list each file once", "has the path of an earlier one");
 	err = manifest_copy_text(d.path, &file->path, p->f);
 	if (err)
 		return err;
@@ -85,7 +99,8 @@ int manifest_take_files(struct parser *p, const struct json_value *list, size_t 
 	p->m->files = calloc((list ? json_count(list) : names) + 1, sizeof *p->m->files);
 	if (!p->m->files)
 		return manifest_no_memory(p->f);
-	for (const struct json_value *v = list ? json_first(list) : NULL; !err && v; v = json_next(v)) {
+	for (const struct json_value *v = list ? json_first(list) : NULL; !err && v;
+		v = json_next(v)) {
 		const struct spot item = { &at, NULL, p->m->n_files };
 
 		err = take_file(p, &item, v);
@@ -104,7 +119,8 @@ int manifest_name_file(struct parser *p, const struct spot *at, const struct jso
 	if (*ret)
 		return 0;
 	if (p->need_files)
-		return manifest_refuse(at, v, p->f, "put the file into the artifact, then import it again",
+		return manifest_refuse(at, v, p->f,
+			"put the file into the artifact, then import it again",
 			"names a file that the manifest does not list");
 	if (!path_valid(path))
 		return manifest_refuse(at, v, p->f, "write it in the form that the reason names",

@@ -1,5 +1,5 @@
-/* Between the files that parse a manifest: manifest_parse.c (the whole, versions, tokenizer), manifest_files.c, and
- * manifest_programs.c (programs, golden runs). */
+/* Between the files that parse a manifest: manifest_parse.c (the whole, versions, tokenizer),
+ * manifest_files.c, and manifest_programs.c (programs, golden runs). */
 #ifndef NPUFS_CORE_MANIFEST_IMPL_H
 #define NPUFS_CORE_MANIFEST_IMPL_H
 

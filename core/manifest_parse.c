@@ -1,9 +1,10 @@
-/* The document is read by tables (manifest_read.h) in an order that lets later parts look up earlier ones:
+/* The document is read by tables (manifest_read.h) in an order that lets later parts look up
+ * earlier ones:
  *
  *   head -> versions -> files -> tokenizer -> defaults -> programs -> golden runs -> example
  *
- * m->files is allocated once, for as many entries as there can be, since tokenizer and golden runs point
- * into it. Texts are copied; nothing of the document outlives the parse. */
+ * m->files is allocated once, for as many entries as there can be, since tokenizer and golden runs
+ * point into it. Texts are copied; nothing of the document outlives the parse. */
 #include "core/manifest_impl.h"
 
 #include <errno.h>
@@ -34,11 +35,12 @@ int manifest_copy_text(const char *text, char **ret, struct fault *f)
 	return *ret ? 0 : manifest_no_memory(f);
 }
 
-/* --- the members of the document ----------------------------------------------------------------- */
+/* --- the members of the document -------------------------------------------------------------- */
 
 struct root_members {
 	const char *schema, *kind, *description, *calbin_version;
-	const struct json_value *compatible, *tokenizer, *defaults, *example, *programs, *golden, *files;
+	const struct json_value *compatible, *tokenizer, *defaults, *example, *programs, *golden,
+		*files;
 	uint32_t batch, context_limit;
 };
 
@@ -61,7 +63,8 @@ static const struct member_row root_rows[] = {
 		.valid = manifest_printable, .form = "printable ASCII without blanks" },
 	{ AT(compatible), .kind = MEMBER_OBJECT },
 	{ AT(batch), .kind = MEMBER_COUNT, .low = 1, .high = MANIFEST_MAX_BATCH },
-	{ AT(context_limit), .kind = MEMBER_COUNT, .optional = true, .low = 1, .high = MANIFEST_MAX_CONTEXT },
+	{ AT(context_limit), .kind = MEMBER_COUNT, .optional = true, .low = 1,
+		.high = MANIFEST_MAX_CONTEXT },
 	{ AT(tokenizer), .kind = MEMBER_OBJECT, .optional = true },
 	{ AT(defaults), .kind = MEMBER_OBJECT, .optional = true },
 	{ AT(example), .kind = MEMBER_OBJECT },
@@ -72,12 +75,13 @@ static const struct member_row root_rows[] = {
 
 #undef AT
 
-/* --- head ---------------------------------------------------------------------------------------- */
+/* --- head ------------------------------------------------------------------------------------- */
 
 /* Before the other members: those of a later schema may differ. */
 static int check_schema(struct parser *p, const struct json_value *root)
 {
-	const struct json_value *v = json_type(root) == JSON_OBJECT ? json_member(root, "schema") : NULL;
+	const struct json_value *v =
+		json_type(root) == JSON_OBJECT ? json_member(root, "schema") : NULL;
 	const struct spot at = { &manifest_root, "schema", 0 };
 	const char *schema = v ? json_string(v) : NULL;
 
@@ -133,7 +137,7 @@ static int take_head(struct parser *p, const struct root_members *d)
 	return err;
 }
 
-/* --- versions ------------------------------------------------------------------------------------ */
+/* --- versions --------------------------------------------------------------------------------- */
 
 struct version_members {
 	const struct json_value *runtime, *driver, *firmware;
@@ -141,7 +145,8 @@ struct version_members {
 
 #define VERSIONS(member, is_optional) \
 	{ .name = #member, .kind = MEMBER_ARRAY, .optional = (is_optional), \
-		.offset = offsetof(struct version_members, member), .low = 1, .high = MANIFEST_MAX_VERSIONS }
+		.offset = offsetof(struct version_members, member), .low = 1, \
+		.high = MANIFEST_MAX_VERSIONS }
 
 static const struct member_row version_rows[] = {
 	VERSIONS(runtime, false),
@@ -163,7 +168,8 @@ static int take_version_list(struct parser *p, const char *name, const struct js
 		const struct spot item = { &at, NULL, *n };
 		const char *text = json_string(v);
 
-		if (!text || !text[0] || strlen(text) > MANIFEST_VERSION_MAX || !manifest_printable(text))
+		if (!text || !text[0] || strlen(text) > MANIFEST_VERSION_MAX ||
+			!manifest_printable(text))
 			return manifest_refuse(&item, v, p->f, "give a version, as \"0.7.6\"",
 				"must be 1 to %d bytes of printable ASCII without blanks",
 				MANIFEST_VERSION_MAX);
@@ -179,7 +185,8 @@ static int take_versions(struct parser *p, const struct root_members *d)
 	const struct spot at = { &manifest_root, "compatible", 0 };
 	struct version_members v = { NULL, NULL, NULL };
 	struct manifest *m = p->m;
-	int err = manifest_read_object(&at, d->compatible, version_rows, ARRAY_SIZE(version_rows), &v, p->f);
+	int err = manifest_read_object(
+		&at, d->compatible, version_rows, ARRAY_SIZE(version_rows), &v, p->f);
 
 	if (!err)
 		err = take_version_list(p, "runtime", v.runtime, &m->runtimes, &m->n_runtimes);
@@ -190,7 +197,7 @@ static int take_versions(struct parser *p, const struct root_members *d)
 	return err;
 }
 
-/* --- tokenizer ----------------------------------------------------------------------------------- */
+/* --- tokenizer -------------------------------------------------------------------------------- */
 
 struct tokenizer_members {
 	const char *type, *file;
@@ -199,15 +206,24 @@ struct tokenizer_members {
 };
 
 #define IDS(member) \
-	{ .name = #member, .kind = MEMBER_ARRAY, .offset = offsetof(struct tokenizer_members, member), \
-		.high = MANIFEST_MAX_IDS }
+	{ .name = #member, .kind = MEMBER_ARRAY, .high = MANIFEST_MAX_IDS, \
+		.offset = offsetof(struct tokenizer_members, member) }
 
 static const struct member_row tokenizer_rows[] = {
-	{ .name = "type", .kind = MEMBER_TEXT, .offset = offsetof(struct tokenizer_members, type), .high = 64 },
-	{ .name = "file", .kind = MEMBER_TEXT, .optional = true,
-		.offset = offsetof(struct tokenizer_members, file), .low = 1, .high = MANIFEST_PATH_MAX },
-	{ .name = "vocab_size", .kind = MEMBER_COUNT,
-		.offset = offsetof(struct tokenizer_members, vocab_size), .low = 1,
+	{ .name = "type",
+		.kind = MEMBER_TEXT,
+		.offset = offsetof(struct tokenizer_members, type),
+		.high = 64 },
+	{ .name = "file",
+		.kind = MEMBER_TEXT,
+		.optional = true,
+		.offset = offsetof(struct tokenizer_members, file),
+		.low = 1,
+		.high = MANIFEST_PATH_MAX },
+	{ .name = "vocab_size",
+		.kind = MEMBER_COUNT,
+		.offset = offsetof(struct tokenizer_members, vocab_size),
+		.low = 1,
 		.high = MANIFEST_MAX_VOCAB },
 	IDS(prefix),
 	IDS(suffix),
@@ -249,23 +265,27 @@ static int take_ids(struct parser *p, const struct spot *up, const char *name,
 static int take_tokenizer_type(struct parser *p, const struct spot *up, const struct json_value *v,
 	const struct tokenizer_members *d)
 {
-	const struct spot type = { up, "type", 0 }, file = { up, "file", 0 }, vocab = { up, "vocab_size", 0 };
+	const struct spot type = { up, "type", 0 }, file = { up, "file", 0 },
+			  vocab = { up, "vocab_size", 0 };
 	size_t i = 0;
 
 	while (i < ARRAY_SIZE(tokenizer_types) && strcmp(d->type, tokenizer_types[i].name) != 0)
 		i++;
 	if (i == ARRAY_SIZE(tokenizer_types))
-		return manifest_refuse(&type, v, p->f, "write bytes or llama2c", "must be bytes or llama2c");
+		return manifest_refuse(
+			&type, v, p->f, "write bytes or llama2c", "must be bytes or llama2c");
 	if (d->vocab_size < tokenizer_types[i].least_vocab)
 		return manifest_refuse(&vocab, v, p->f, "give the true size of the vocabulary",
 			"must be %u at least", tokenizer_types[i].least_vocab);
 	if (!d->file && tokenizer_types[i].has_file)
 		return manifest_refuse(&file, v, p->f, "add it", "is missing");
 	if (d->file && !tokenizer_types[i].has_file)
-		return manifest_refuse(&file, v, p->f, "remove it", "this type of tokenizer has no file");
+		return manifest_refuse(
+			&file, v, p->f, "remove it", "this type of tokenizer has no file");
 	p->m->tokenizer.type = tokenizer_types[i].type;
 	p->m->tokenizer.vocab_size = d->vocab_size;
-	return d->file ? manifest_name_file(p, &file, json_member(v, "file"), &p->m->tokenizer.file) : 0;
+	return d->file ? manifest_name_file(p, &file, json_member(v, "file"), &p->m->tokenizer.file)
+		       : 0;
 }
 
 static int take_tokenizer(struct parser *p, const struct root_members *d)
@@ -277,7 +297,8 @@ static int take_tokenizer(struct parser *p, const struct root_members *d)
 
 	if (!d->tokenizer)
 		return 0;
-	err = manifest_read_object(&at, d->tokenizer, tokenizer_rows, ARRAY_SIZE(tokenizer_rows), &m, p->f);
+	err = manifest_read_object(
+		&at, d->tokenizer, tokenizer_rows, ARRAY_SIZE(tokenizer_rows), &m, p->f);
 	if (!err)
 		err = take_tokenizer_type(p, &at, d->tokenizer, &m);
 	if (!err)
@@ -289,26 +310,35 @@ static int take_tokenizer(struct parser *p, const struct root_members *d)
 	return err;
 }
 
-/* --- the rest ------------------------------------------------------------------------------------ */
+/* --- the rest --------------------------------------------------------------------------------- */
 
 static const struct member_row default_rows[] = {
-	{ .name = "max_new_tokens", .kind = MEMBER_COUNT, .optional = true,
-		.offset = offsetof(struct manifest, default_max_new_tokens), .low = 1,
+	{ .name = "max_new_tokens",
+		.kind = MEMBER_COUNT,
+		.optional = true,
+		.offset = offsetof(struct manifest, default_max_new_tokens),
+		.low = 1,
 		.high = MANIFEST_MAX_CONTEXT },
-	{ .name = "temperature", .kind = MEMBER_REAL, .optional = true,
-		.offset = offsetof(struct manifest, default_temperature), .high = MANIFEST_MAX_TEMPERATURE },
+	{ .name = "temperature",
+		.kind = MEMBER_REAL,
+		.optional = true,
+		.offset = offsetof(struct manifest, default_temperature),
+		.high = MANIFEST_MAX_TEMPERATURE },
 };
 
 static int take_defaults(struct parser *p, const struct root_members *d)
 {
-	const struct spot at = { &manifest_root, "defaults", 0 }, most = { &at, "max_new_tokens", 0 };
+	const struct spot at = { &manifest_root, "defaults", 0 },
+			  most = { &at, "max_new_tokens", 0 };
 	int err;
 
 	if (!d->defaults)
 		return 0;
-	err = manifest_read_object(&at, d->defaults, default_rows, ARRAY_SIZE(default_rows), p->m, p->f);
+	err = manifest_read_object(
+		&at, d->defaults, default_rows, ARRAY_SIZE(default_rows), p->m, p->f);
 	if (!err && p->m->default_max_new_tokens > p->m->context_limit)
-		return manifest_refuse(&most, d->defaults, p->f, "give a number below the context_limit",
+		return manifest_refuse(&most, d->defaults, p->f,
+			"give a number below the context_limit",
 			"is more than the context_limit, %u", p->m->context_limit);
 	return err;
 }
@@ -342,7 +372,13 @@ static int take_example(struct parser *p, const struct root_members *d)
 }
 
 static int (*const steps[])(struct parser *p, const struct root_members *d) = {
-	take_head, take_versions, take_files, take_tokenizer, take_defaults, take_programs, take_golden,
+	take_head,
+	take_versions,
+	take_files,
+	take_tokenizer,
+	take_defaults,
+	take_programs,
+	take_golden,
 	take_example,
 };
 
@@ -352,7 +388,8 @@ static int take_root(struct parser *p, const struct json_value *root)
 	int err = check_schema(p, root);
 
 	if (!err)
-		err = manifest_read_object(&manifest_root, root, root_rows, ARRAY_SIZE(root_rows), &d, p->f);
+		err = manifest_read_object(
+			&manifest_root, root, root_rows, ARRAY_SIZE(root_rows), &d, p->f);
 	for (size_t i = 0; !err && i < ARRAY_SIZE(steps); i++)
 		err = steps[i](p, &d);
 	return err;
@@ -367,12 +404,12 @@ int manifest_parse(const char *text, size_t len, bool need_files, struct manifes
 	int err;
 
 	if (len > MANIFEST_MAX_BYTES)
-		return fault_set(f, -EINVAL, "list fewer files", "the manifest has %zu bytes; %d is the most", len,
-			MANIFEST_MAX_BYTES);
+		return fault_set(f, -EINVAL, "list fewer files",
+			"the manifest has %zu bytes; %d is the most", len, MANIFEST_MAX_BYTES);
 	err = json_parse(text, len, &root, &syntax);
 	if (err)
-		return fault_at(f, err, NULL, syntax.offset, syntax.action, "the manifest is no proper JSON: %s",
-			syntax.reason);
+		return fault_at(f, err, NULL, syntax.offset, syntax.action,
+			"the manifest is no proper JSON: %s", syntax.reason);
 	p.m = calloc(1, sizeof *p.m);
 	err = p.m ? take_root(&p, root) : manifest_no_memory(f);
 	json_free(root);

@@ -1,4 +1,5 @@
-/* Programs with their tensors, and the golden runs, whose files must be as long as the tensors are. */
+/* Programs with their tensors, and the golden runs, whose files must be as long as the tensors are.
+ */
 #include "core/manifest_impl.h"
 
 #include <inttypes.h>
@@ -7,7 +8,7 @@
 
 #include "core/mem.h"
 
-/* --- tensors ------------------------------------------------------------------------------------- */
+/* --- tensors ---------------------------------------------------------------------------------- */
 
 struct tensor_members {
 	const char *name, *dtype;
@@ -20,11 +21,24 @@ static bool dtype_known(const char *text)
 }
 
 static const struct member_row tensor_rows[] = {
-	{ .name = "name", .kind = MEMBER_TEXT, .offset = offsetof(struct tensor_members, name), .low = 1,
-		.high = TENSOR_NAME_MAX, .valid = manifest_printable, .form = "printable ASCII without blanks" },
-	{ .name = "dtype", .kind = MEMBER_TEXT, .offset = offsetof(struct tensor_members, dtype), .low = 1,
-		.high = 16, .valid = dtype_known, .form = "an element type, as float32" },
-	{ .name = "shape", .kind = MEMBER_ARRAY, .offset = offsetof(struct tensor_members, shape), .low = 0,
+	{ .name = "name",
+		.kind = MEMBER_TEXT,
+		.offset = offsetof(struct tensor_members, name),
+		.low = 1,
+		.high = TENSOR_NAME_MAX,
+		.valid = manifest_printable,
+		.form = "printable ASCII without blanks" },
+	{ .name = "dtype",
+		.kind = MEMBER_TEXT,
+		.offset = offsetof(struct tensor_members, dtype),
+		.low = 1,
+		.high = 16,
+		.valid = dtype_known,
+		.form = "an element type, as float32" },
+	{ .name = "shape",
+		.kind = MEMBER_ARRAY,
+		.offset = offsetof(struct tensor_members, shape),
+		.low = 0,
 		.high = TENSOR_MAX_RANK },
 };
 
@@ -79,14 +93,15 @@ static int take_tensors(struct parser *p, const struct spot *at, const struct js
 			return err;
 		for (size_t i = 0; i < *n; i++)
 			if (strcmp((*tensors)[i].name, t->name) == 0)
-				return manifest_refuse(&item, v, p->f, "give each tensor its own name",
+				return manifest_refuse(&item, v, p->f,
+					"give each tensor its own name",
 					"has the name of an earlier one");
 		++*n;
 	}
 	return 0;
 }
 
-/* --- programs ------------------------------------------------------------------------------------ */
+/* --- programs --------------------------------------------------------------------------------- */
 
 struct program_members {
 	const char *name;
@@ -94,16 +109,24 @@ struct program_members {
 };
 
 #define TENSORS(member, least) \
-	{ .name = #member, .kind = MEMBER_ARRAY, .offset = offsetof(struct program_members, member), \
-		.low = (least), .high = MANIFEST_MAX_TENSORS }
+	{ .name = #member, .kind = MEMBER_ARRAY, .low = (least), .high = MANIFEST_MAX_TENSORS, \
+		.offset = offsetof(struct program_members, member) }
 
 static const struct member_row program_rows[] = {
-	{ .name = "name", .kind = MEMBER_TEXT, .offset = offsetof(struct program_members, name), .low = 1,
-		.high = TENSOR_NAME_MAX, .valid = manifest_printable, .form = "printable ASCII without blanks" },
+	{ .name = "name",
+		.kind = MEMBER_TEXT,
+		.offset = offsetof(struct program_members, name),
+		.low = 1,
+		.high = TENSOR_NAME_MAX,
+		.valid = manifest_printable,
+		.form = "printable ASCII without blanks" },
 	TENSORS(inputs, 0),
 	TENSORS(outputs, 1),
-	{ .name = "csrs", .kind = MEMBER_ARRAY, .optional = true,
-		.offset = offsetof(struct program_members, csrs), .high = MANIFEST_MAX_CSRS },
+	{ .name = "csrs",
+		.kind = MEMBER_ARRAY,
+		.optional = true,
+		.offset = offsetof(struct program_members, csrs),
+		.high = MANIFEST_MAX_CSRS },
 };
 
 static int take_csrs(struct parser *p, const struct spot *at, const struct json_value *list,
@@ -112,7 +135,8 @@ static int take_csrs(struct parser *p, const struct spot *at, const struct json_
 	if (!list)
 		return 0;
 	if (p->m->kind != MANIFEST_LLM && json_count(list))
-		return manifest_refuse(at, list, p->f, "remove them", "only programs of an llm have CSRs");
+		return manifest_refuse(
+			at, list, p->f, "remove them", "only programs of an llm have CSRs");
 	s->csrs = calloc(json_count(list) + 1, sizeof *s->csrs);
 	if (!s->csrs)
 		return manifest_no_memory(p->f);
@@ -120,9 +144,11 @@ static int take_csrs(struct parser *p, const struct spot *at, const struct json_
 		const struct spot item = { at, NULL, s->n_csrs };
 		const char *name = json_string(v);
 
-		if (!name || !name[0] || strlen(name) > TENSOR_NAME_MAX || !manifest_printable(name))
+		if (!name || !name[0] || strlen(name) > TENSOR_NAME_MAX ||
+			!manifest_printable(name))
 			return manifest_refuse(&item, v, p->f, "give the CSR's name",
-				"must be 1 to %d bytes of printable ASCII without blanks", TENSOR_NAME_MAX);
+				"must be 1 to %d bytes of printable ASCII without blanks",
+				TENSOR_NAME_MAX);
 		strcpy(s->csrs[s->n_csrs++], name);
 	}
 	return 0;
@@ -167,7 +193,7 @@ int manifest_take_programs(struct parser *p, const struct json_value *list)
 	return err;
 }
 
-/* --- golden runs --------------------------------------------------------------------------------- */
+/* --- golden runs ------------------------------------------------------------------------------ */
 
 struct golden_members {
 	const char *program, *input, *output;
@@ -177,16 +203,31 @@ struct golden_members {
 
 /* What a file's name must be is said where the file is listed. */
 static const struct member_row golden_rows[] = {
-	{ .name = "program", .kind = MEMBER_TEXT, .offset = offsetof(struct golden_members, program), .low = 1,
+	{ .name = "program",
+		.kind = MEMBER_TEXT,
+		.offset = offsetof(struct golden_members, program),
+		.low = 1,
 		.high = TENSOR_NAME_MAX },
-	{ .name = "input", .kind = MEMBER_TEXT, .offset = offsetof(struct golden_members, input), .low = 1,
+	{ .name = "input",
+		.kind = MEMBER_TEXT,
+		.offset = offsetof(struct golden_members, input),
+		.low = 1,
 		.high = MANIFEST_PATH_MAX },
-	{ .name = "output", .kind = MEMBER_TEXT, .offset = offsetof(struct golden_members, output), .low = 1,
+	{ .name = "output",
+		.kind = MEMBER_TEXT,
+		.offset = offsetof(struct golden_members, output),
+		.low = 1,
 		.high = MANIFEST_PATH_MAX },
-	{ .name = "valid", .kind = MEMBER_COUNT, .optional = true,
-		.offset = offsetof(struct golden_members, valid), .high = MANIFEST_MAX_CONTEXT },
-	{ .name = "tolerance", .kind = MEMBER_REAL, .optional = true,
-		.offset = offsetof(struct golden_members, tolerance), .high = MANIFEST_MAX_TOLERANCE },
+	{ .name = "valid",
+		.kind = MEMBER_COUNT,
+		.optional = true,
+		.offset = offsetof(struct golden_members, valid),
+		.high = MANIFEST_MAX_CONTEXT },
+	{ .name = "tolerance",
+		.kind = MEMBER_REAL,
+		.optional = true,
+		.offset = offsetof(struct golden_members, tolerance),
+		.high = MANIFEST_MAX_TOLERANCE },
 };
 
 static int64_t all_bytes(const struct tensor_spec *t, size_t n)
@@ -199,7 +240,8 @@ static int64_t all_bytes(const struct tensor_spec *t, size_t n)
 }
 
 static int take_golden_file(struct parser *p, const struct spot *run, const struct json_value *v,
-	const char *member, const struct tensor_spec *tensors, size_t n, const struct file_spec **ret)
+	const char *member, const struct tensor_spec *tensors, size_t n,
+	const struct file_spec **ret)
 {
 	const struct spot at = { run, member, 0 };
 	int64_t want = all_bytes(tensors, n);
@@ -207,8 +249,10 @@ static int take_golden_file(struct parser *p, const struct spot *run, const stru
 
 	if (err || !p->need_files || (*ret)->size == (uint64_t)want)
 		return err;
-	return manifest_refuse(&at, v, p->f, "put the bytes of all the program's tensors into the file",
-		"the file has %" PRIu64 " bytes and the program's tensors have %" PRId64, (*ret)->size, want);
+	return manifest_refuse(&at, v, p->f,
+		"put the bytes of all the program's tensors into the file",
+		"the file has %" PRIu64 " bytes and the program's tensors have %" PRId64,
+		(*ret)->size, want);
 }
 
 /* The tokens of a run are among its input's and fit the context. */
@@ -229,8 +273,8 @@ static int check_valid(struct parser *p, const struct spot *run, const struct js
 
 	if (g->valid >= least && g->valid <= most)
 		return 0;
-	return manifest_refuse(&at, v, p->f, "give the number of tokens of the run", "must be from %u to %u",
-		least, most);
+	return manifest_refuse(&at, v, p->f, "give the number of tokens of the run",
+		"must be from %u to %u", least, most);
 }
 
 static int take_run(struct parser *p, const struct spot *at, const struct json_value *v,

@@ -24,8 +24,8 @@ static void put_spot(const struct spot *at, char *to, size_t size)
 		snprintf(to + len, size - len, "[%zu]", at->index);
 }
 
-int manifest_refuse(const struct spot *at, const struct json_value *v, struct fault *f, const char *action,
-	const char *reason_fmt, ...)
+int manifest_refuse(const struct spot *at, const struct json_value *v, struct fault *f,
+	const char *action, const char *reason_fmt, ...)
 {
 	char field[SPOT_TEXT_MAX] = "", reason[512];
 	va_list ap;
@@ -34,21 +34,22 @@ int manifest_refuse(const struct spot *at, const struct json_value *v, struct fa
 	va_start(ap, reason_fmt);
 	vsnprintf(reason, sizeof reason, reason_fmt, ap);
 	va_end(ap);
-	return fault_at(f, -EINVAL, field, v ? (long)json_offset(v) : -1, action, "manifest%s%s: %s",
-		field[0] ? ", " : "", field, reason);
+	return fault_at(f, -EINVAL, field, v ? (long)json_offset(v) : -1, action,
+		"manifest%s%s: %s", field[0] ? ", " : "", field, reason);
 }
 
-/* --- one member ---------------------------------------------------------------------------------- */
+/* --- one member ------------------------------------------------------------------------------- */
 
-static int take_text(const struct spot *at, const struct json_value *v, const struct member_row *row,
-	void *ret, struct fault *f)
+static int take_text(const struct spot *at, const struct json_value *v,
+	const struct member_row *row, void *ret, struct fault *f)
 {
 	const char *text = json_string(v);
 	size_t len = strlen(text);
 
 	if (len < row->low || len > row->high)
 		return manifest_refuse(at, v, f, "give a text of the right length",
-			"has %zu bytes; must have %" PRIu64 " to %" PRIu64, len, row->low, row->high);
+			"has %zu bytes; must have %" PRIu64 " to %" PRIu64, len, row->low,
+			row->high);
 	if (row->valid && !row->valid(text))
 		return manifest_refuse(at, v, f, "write it in the form that the reason names",
 			"must be %s", row->form);
@@ -56,8 +57,8 @@ static int take_text(const struct spot *at, const struct json_value *v, const st
 	return 0;
 }
 
-static int take_integer(const struct spot *at, const struct json_value *v, const struct member_row *row,
-	void *ret, struct fault *f)
+static int take_integer(const struct spot *at, const struct json_value *v,
+	const struct member_row *row, void *ret, struct fault *f)
 {
 	uint64_t n;
 
@@ -71,8 +72,8 @@ static int take_integer(const struct spot *at, const struct json_value *v, const
 	return 0;
 }
 
-static int take_real(const struct spot *at, const struct json_value *v, const struct member_row *row,
-	void *ret, struct fault *f)
+static int take_real(const struct spot *at, const struct json_value *v,
+	const struct member_row *row, void *ret, struct fault *f)
 {
 	double d = json_double(v);
 
@@ -83,8 +84,8 @@ static int take_real(const struct spot *at, const struct json_value *v, const st
 	return 0;
 }
 
-static int take_array(const struct spot *at, const struct json_value *v, const struct member_row *row,
-	void *ret, struct fault *f)
+static int take_array(const struct spot *at, const struct json_value *v,
+	const struct member_row *row, void *ret, struct fault *f)
 {
 	size_t n = json_count(v);
 
@@ -95,8 +96,8 @@ static int take_array(const struct spot *at, const struct json_value *v, const s
 	return 0;
 }
 
-static int take_object(const struct spot *at, const struct json_value *v, const struct member_row *row,
-	void *ret, struct fault *f)
+static int take_object(const struct spot *at, const struct json_value *v,
+	const struct member_row *row, void *ret, struct fault *f)
 {
 	(void)at;
 	(void)row;
@@ -140,7 +141,7 @@ static int take_member(const struct spot *up, const struct json_value *object,
 	return kinds[row->kind].take(&at, v, row, (char *)ret + row->offset, f);
 }
 
-/* --- the object ---------------------------------------------------------------------------------- */
+/* --- the object ------------------------------------------------------------------------------- */
 
 static int refuse_unknown(const struct spot *up, const struct json_value *object,
 	const struct member_row *rows, size_t n, struct fault *f)
@@ -165,8 +166,8 @@ static int refuse_unknown(const struct spot *up, const struct json_value *object
 	return 0;
 }
 
-int manifest_read_object(const struct spot *at, const struct json_value *v, const struct member_row *rows,
-	size_t n, void *ret, struct fault *f)
+int manifest_read_object(const struct spot *at, const struct json_value *v,
+	const struct member_row *rows, size_t n, void *ret, struct fault *f)
 {
 	int err;
 

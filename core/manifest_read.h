@@ -1,5 +1,6 @@
-/* Reading JSON objects by a table of their members; for manifest_parse.c. A member that the table does not have is
- * refused with the nearest name, as is a missing one, a wrong type and a value out of its range. */
+/* Reading JSON objects by a table of their members; for manifest_parse.c. A member that the table
+ * does not have is refused with the nearest name, as is a missing one, a wrong type and a value out
+ * of its range. */
 #ifndef NPUFS_CORE_MANIFEST_READ_H
 #define NPUFS_CORE_MANIFEST_READ_H
 
@@ -10,7 +11,8 @@
 #include "core/fault.h"
 #include "core/json.h"
 
-/* Where in the document: a chain of members and indices from the inside out, on the callers' stacks. */
+/* Where in the document: a chain of members and indices from the inside out, on the callers'
+ * stacks. */
 struct spot {
 	const struct spot *up; /* NULL at the root */
 	const char *name;      /* of a member; NULL of an array's item */
@@ -35,15 +37,15 @@ struct member_row {
 	size_t offset;       /* of the place, in the struct that is filled */
 	uint64_t low, high;  /* of a number; of a text's bytes; of an array's items */
 	bool (*valid)(const char *text); /* of a text; NULL: any */
-	const char *form;                /* of a valid text, for the message: "lower-case hex digits" */
+	const char *form; /* of a valid text, for the message: "lower-case hex digits" */
 };
 
 /* Fill `ret` from the object `v` by its table. 0, -EINVAL or -ENOMEM. */
-int manifest_read_object(const struct spot *at, const struct json_value *v, const struct member_row *rows,
-	size_t n, void *ret, struct fault *f);
+int manifest_read_object(const struct spot *at, const struct json_value *v,
+	const struct member_row *rows, size_t n, void *ret, struct fault *f);
 
 /* -EINVAL, with the spot as the fault's field. `v` may be NULL. */
-int manifest_refuse(const struct spot *at, const struct json_value *v, struct fault *f, const char *action,
-	const char *reason_fmt, ...) __attribute__((format(printf, 5, 6)));
+int manifest_refuse(const struct spot *at, const struct json_value *v, struct fault *f,
+	const char *action, const char *reason_fmt, ...) __attribute__((format(printf, 5, 6)));
 
 #endif

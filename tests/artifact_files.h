@@ -114,8 +114,8 @@ static inline void work_key(const struct work *w, const char *prefix, char id[KE
 	key_free(k);
 }
 
-/* A small package of kind tensor in the folder `name`; its weights file is "weights of N", its golden run 8 bytes
- * in and 4 out, and there is a README, which is no part of an artifact. */
+/* A small package of kind tensor in the folder `name`; its weights file is "weights of N", its
+ * golden run 8 bytes in and 4 out, and there is a README, which is no part of an artifact. */
 static inline void work_package(const struct work *w, const char *name)
 {
 	static const char template[] =

@@ -1,8 +1,8 @@
 /* Reads folders the way libraries do, for tests: with a small buffer, and with changes in between.
  *
  *   tool_dir inodes DIR     each d_ino is stat's st_ino, not 0, not all ones, and there once
- *   tool_dir unlink DIR     remove every entry the moment it is listed, until the listing ends, never from its start
- *   tool_dir seek DIR NEW   seekdir() gives the same rest again; rewinddir() shows the file NEW, made meanwhile
+ *   tool_dir unlink DIR     remove every entry the moment it is listed, in one pass
+ *   tool_dir seek DIR NEW   seekdir() gives the same rest; rewinddir() shows NEW, made meanwhile
  *
  * Status 0 and a figure, or 1 and what is wrong. */
 #include <dirent.h>
@@ -69,7 +69,7 @@ static size_t for_each(int fd, void (*each)(int fd, const struct entry *e))
 	return count;
 }
 
-/* --- inodes ------------------------------------------------------------------------------------------- */
+/* --- inodes ----------------------------------------------------------------------------------- */
 
 static uint64_t inodes[MANY];
 static size_t n_inodes;
@@ -106,7 +106,7 @@ static size_t check_inodes(const char *path)
 	return count;
 }
 
-/* --- removing while listing --------------------------------------------------------------------------- */
+/* --- removing while listing ------------------------------------------------------------------- */
 
 /* Results go with their request, so they may be gone already. */
 static void remove_entry(int fd, const struct entry *e)
@@ -126,7 +126,7 @@ static size_t remove_all(const char *path)
 	return for_each(open_dir(path), count_entry);
 }
 
-/* --- seeking ------------------------------------------------------------------------------------------ */
+/* --- seeking ---------------------------------------------------------------------------------- */
 
 static size_t read_rest(DIR *d, char **ret_names)
 {

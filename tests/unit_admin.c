@@ -73,14 +73,15 @@ static void expect(struct fixture *x, const char *line, int code, const char *ou
 static void make_signed(struct fixture *x)
 {
 	static const char *const lines[] = { "key generate @key", "store init @store",
-		"store trust @store @key.pub.pem", "artifact import package @package @store/models/mlp",
+		"store trust @store @key.pub.pem",
+		"artifact import package @package @store/models/mlp",
 		"artifact sign @store/models/mlp @key.pem" };
 
 	for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++)
 		expect(x, lines[i], ADMIN_OK, "ok: ", "");
 }
 
-/* --- the whole way ------------------------------------------------------------------------------- */
+/* --- the whole way ---------------------------------------------------------------------------- */
 
 static void admin__from_key_to_verified__ok(void **state)
 {
@@ -93,8 +94,10 @@ static void admin__from_key_to_verified__ok(void **state)
 	id[KEY_ID_SIZE - 1] = '\0';
 	snprintf(want, sizeof want, "ok: mlp, 4 files, signed by %s\n", id);
 	expect(x, "artifact verify @store mlp", ADMIN_OK, want, "");
-	expect(x, "artifact show @store/models/mlp", ADMIN_OK, "program: mlp\n  input x float32[1,2]\n", "");
-	expect(x, "artifact show @store/models/mlp", ADMIN_OK, "file 1: calbin/parts/weights.bin 7 bytes ", "");
+	expect(x, "artifact show @store/models/mlp", ADMIN_OK,
+		"program: mlp\n  input x float32[1,2]\n", "");
+	expect(x, "artifact show @store/models/mlp", ADMIN_OK,
+		"file 1: calbin/parts/weights.bin 7 bytes ", "");
 }
 
 static void key_generate__modes_and_no_overwriting(void **state)
@@ -143,16 +146,18 @@ static void artifact_commands__what_cannot_be__told_why(void **state)
 	struct fixture *x = *state;
 
 	make_signed(x);
-	expect(x, "artifact import package @package @store/models/mlp", ADMIN_FAILED, "", "there already");
-	expect(x, "artifact import package @store @store/models/y", ADMIN_FAILED, "", "artifact.json");
-	expect(x, "artifact import llama2c @package/README.md @package/README.md @store/models/y", ADMIN_FAILED, "",
-		"to do: give a version-0 export");
+	expect(x, "artifact import package @package @store/models/mlp", ADMIN_FAILED, "",
+		"there already");
+	expect(x, "artifact import package @store @store/models/y", ADMIN_FAILED, "",
+		"artifact.json");
+	expect(x, "artifact import llama2c @package/README.md @package/README.md @store/models/y",
+		ADMIN_FAILED, "", "to do: give a version-0 export");
 	expect(x, "artifact show @store", ADMIN_FAILED, "", "cannot read the manifest");
 	expect(x, "store trust @store @key.pem", ADMIN_FAILED, "", "no Ed25519 public key");
 	expect(x, "store init @package/README.md", ADMIN_FAILED, "", "to do: ");
 }
 
-/* --- usage --------------------------------------------------------------------------------------- */
+/* --- usage ------------------------------------------------------------------------------------ */
 
 static void admin__wrong_usage__code_2_and_nearest_name(void **state)
 {
@@ -162,7 +167,8 @@ static void admin__wrong_usage__code_2_and_nearest_name(void **state)
 		{ "", "usage: npufs-admin COMMAND" },
 		{ "artifact", "artifact import llama2c WEIGHTS TOKENIZER STORE/models/ALIAS" },
 		{ "artifcat verify a b", "did you mean \"artifact\"?" },
-		{ "artifact verfiy a b", "no command \"artifact verfiy\"; did you mean \"artifact verify\"?" },
+		{ "artifact verfiy a b",
+			"no command \"artifact verfiy\"; did you mean \"artifact verify\"?" },
 		{ "artifact import pakage a b", "did you mean \"artifact import package\"?" },
 		{ "frobnicate", "no command \"frobnicate\"; see npufs-admin --help" },
 		{ "store trust onlyone", "usage: npufs-admin store trust STORE KEY.pub.pem" },
@@ -179,8 +185,8 @@ static void admin__wrong_usage__code_2_and_nearest_name(void **state)
 static void admin__help__every_command_has_it(void **state)
 {
 	static const char *const commands[] = { "key generate", "store init", "store trust",
-		"artifact import llama2c", "artifact import package", "artifact sign", "artifact verify",
-		"artifact show" };
+		"artifact import llama2c", "artifact import package", "artifact sign",
+		"artifact verify", "artifact show" };
 	struct fixture *x = *state;
 	char line[64], usage[96];
 

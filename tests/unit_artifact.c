@@ -24,9 +24,12 @@ static int make_store(void **state)
 	snprintf(x->store, sizeof x->store, "%s", work_path(&x->w, "store"));
 	work_key(&x->w, "signer", x->signer);
 	work_package(&x->w, "package");
-	if (store_init(x->store, &f) || store_trust(x->store, work_path(&x->w, "signer.pub.pem"), x->signer, &f) ||
-		artifact_import_package(work_path(&x->w, "package"), work_path(&x->w, "store/" ALIAS), &f) ||
-		artifact_sign(work_path(&x->w, "store/" ALIAS), work_path(&x->w, "signer.pem"), &f, NULL))
+	if (store_init(x->store, &f) ||
+		store_trust(x->store, work_path(&x->w, "signer.pub.pem"), x->signer, &f) ||
+		artifact_import_package(
+			work_path(&x->w, "package"), work_path(&x->w, "store/" ALIAS), &f) ||
+		artifact_sign(
+			work_path(&x->w, "store/" ALIAS), work_path(&x->w, "signer.pem"), &f, NULL))
 		fail_msg("%s", f.reason);
 	*state = x;
 	return 0;
@@ -57,8 +60,10 @@ static const char *in_artifact(struct fixture *x, const char *name)
 	return work_path(&x->w, path);
 }
 
-/* Verification fails so, and the fault shows no path to users. `named`: what the detail for the administrator has. */
-static void expect(struct fixture *x, int err, enum npu_error device, const char *reason, const char *named)
+/* Verification fails so, and the fault shows no path to users. `named`: what the detail for the
+ * administrator has. */
+static void expect(
+	struct fixture *x, int err, enum npu_error device, const char *reason, const char *named)
 {
 	AUTO_BUF struct buf detail = BUF_INIT;
 	struct fault f = FAULT_NONE;
@@ -89,7 +94,7 @@ static void expect_sound(struct fixture *x)
 	artifact_free(a);
 }
 
-/* --- sound --------------------------------------------------------------------------------------- */
+/* --- sound ------------------------------------------------------------------------------------ */
 
 static void artifact_verify__sound__identity_and_signer(void **state)
 {
@@ -113,8 +118,8 @@ static void artifact_verify__sound__identity_and_signer(void **state)
 /* The digest of "weights" is what sha256sum prints. */
 static void artifact_import_package__files__listed_in_order(void **state)
 {
-	static const char *const paths[] = { "calbin/parts/weights.bin", "calbin/program.json", "golden/mlp.in",
-		"golden/mlp.out" };
+	static const char *const paths[] = { "calbin/parts/weights.bin", "calbin/program.json",
+		"golden/mlp.in", "golden/mlp.out" };
 	struct fixture *x = *state;
 	struct fault f = FAULT_NONE;
 	struct artifact *a;
@@ -179,7 +184,7 @@ static void artifact_read__changed_after_verification__refused(void **state)
 	artifact_free(a);
 }
 
-/* --- damaged files ------------------------------------------------------------------------------- */
+/* --- damaged files ---------------------------------------------------------------------------- */
 
 #define WEIGHTS "calbin/parts/weights.bin"
 
@@ -188,7 +193,8 @@ static void artifact_verify__missing_file__enoent(void **state)
 	struct fixture *x = *state;
 
 	assert_int_equal(unlink(in_artifact(x, WEIGHTS)), 0);
-	expect(x, -ENOENT, NPU_FILE_NOT_FOUND, "file number 1 of the manifest is missing", WEIGHTS "\n");
+	expect(x, -ENOENT, NPU_FILE_NOT_FOUND, "file number 1 of the manifest is missing",
+		WEIGHTS "\n");
 }
 
 static void artifact_verify__missing_folder__enoent(void **state)
@@ -196,7 +202,8 @@ static void artifact_verify__missing_folder__enoent(void **state)
 	struct fixture *x = *state;
 
 	assert_int_equal(files_remove_tree(AT_FDCWD, in_artifact(x, "golden")), 0);
-	expect(x, -ENOENT, NPU_FILE_NOT_FOUND, "file number 3 of the manifest is missing", "golden/mlp.in\n");
+	expect(x, -ENOENT, NPU_FILE_NOT_FOUND, "file number 3 of the manifest is missing",
+		"golden/mlp.in\n");
 }
 
 static void artifact_verify__flipped_bit__ebadmsg(void **state)
@@ -204,7 +211,8 @@ static void artifact_verify__flipped_bit__ebadmsg(void **state)
 	struct fixture *x = *state;
 
 	work_write_text(&x->w, "store/" ALIAS "/" WEIGHTS, "weighus");
-	expect(x, -EBADMSG, NPU_BROKEN_FILE, "file number 1 of the manifest has other bytes", WEIGHTS "\n");
+	expect(x, -EBADMSG, NPU_BROKEN_FILE, "file number 1 of the manifest has other bytes",
+		WEIGHTS "\n");
 }
 
 static void artifact_verify__truncated__efbig_with_both_sizes(void **state)
@@ -212,7 +220,8 @@ static void artifact_verify__truncated__efbig_with_both_sizes(void **state)
 	struct fixture *x = *state;
 
 	assert_int_equal(truncate(in_artifact(x, WEIGHTS), 6), 0);
-	expect(x, -EFBIG, NPU_BROKEN_FILE, "number 1 of the manifest has 6 bytes, 7 are listed", WEIGHTS "\n");
+	expect(x, -EFBIG, NPU_BROKEN_FILE, "number 1 of the manifest has 6 bytes, 7 are listed",
+		WEIGHTS "\n");
 }
 
 static void artifact_verify__longer__efbig_with_both_sizes(void **state)
@@ -228,7 +237,8 @@ static void artifact_verify__unlisted_files__counted_not_named(void **state)
 	struct fixture *x = *state;
 
 	work_write_text(&x->w, "store/" ALIAS "/calbin/extra", "");
-	expect(x, -EEXIST, NPU_INVALID_CALBIN, "has 1 file that the manifest does not list", "calbin/extra\n");
+	expect(x, -EEXIST, NPU_INVALID_CALBIN, "has 1 file that the manifest does not list",
+		"calbin/extra\n");
 	work_write_text(&x->w, "store/" ALIAS "/calbin/extra2", "");
 	assert_int_equal(unlink(in_artifact(x, "calbin/extra")), 0);
 	work_write_text(&x->w, "store/" ALIAS "/calbin/parts/.hidden", "");
@@ -236,7 +246,7 @@ static void artifact_verify__unlisted_files__counted_not_named(void **state)
 	expect(x, -EEXIST, NPU_INVALID_CALBIN, "1 file", "calbin/parts/.hidden\n");
 }
 
-/* --- links, owners, modes ------------------------------------------------------------------------ */
+/* --- links, owners, modes --------------------------------------------------------------------- */
 
 static void artifact_verify__link_for_a_file__eloop(void **state)
 {
@@ -244,7 +254,8 @@ static void artifact_verify__link_for_a_file__eloop(void **state)
 
 	assert_int_equal(rename(in_artifact(x, WEIGHTS), work_path(&x->w, "elsewhere")), 0);
 	assert_int_equal(symlink(work_path(&x->w, "elsewhere"), in_artifact(x, WEIGHTS)), 0);
-	expect(x, -ELOOP, NPU_INVALID_CALBIN, "file number 1 of the manifest is a link", WEIGHTS "\n");
+	expect(x, -ELOOP, NPU_INVALID_CALBIN, "file number 1 of the manifest is a link",
+		WEIGHTS "\n");
 }
 
 static void artifact_verify__links_for_folders__eloop(void **state)
@@ -253,7 +264,8 @@ static void artifact_verify__links_for_folders__eloop(void **state)
 
 	assert_int_equal(rename(in_artifact(x, "calbin"), work_path(&x->w, "elsewhere")), 0);
 	assert_int_equal(symlink(work_path(&x->w, "elsewhere"), in_artifact(x, "calbin")), 0);
-	expect(x, -ELOOP, NPU_INVALID_CALBIN, "something in the artifact's folder is a link", "calbin\n");
+	expect(x, -ELOOP, NPU_INVALID_CALBIN, "something in the artifact's folder is a link",
+		"calbin\n");
 	assert_int_equal(unlink(in_artifact(x, "calbin")), 0);
 	assert_int_equal(rename(work_path(&x->w, "elsewhere"), in_artifact(x, "calbin")), 0);
 	expect_sound(x);
@@ -292,7 +304,8 @@ static void artifact_verify__others_can_write__eperm(void **state)
 		{ ALIAS "/manifest.json", "the manifest can", "manifest.json\n" },
 		{ ALIAS "/manifest.sig", "the manifest's signature can", "manifest.sig\n" },
 		{ ALIAS "/calbin", "something in the artifact's folder can", "calbin\n" },
-		{ ALIAS "/calbin/parts", "something in the artifact's folder can", "calbin/parts\n" },
+		{ ALIAS "/calbin/parts", "something in the artifact's folder can",
+			"calbin/parts\n" },
 		{ ALIAS "/" WEIGHTS, "file number 1 of the manifest can", WEIGHTS "\n" },
 	};
 	struct fixture *x = *state;
@@ -320,7 +333,8 @@ static void artifact_verify__key_others_can_write__eperm(void **state)
 	snprintf(name, sizeof name, "trust/%s.pem", x->signer);
 	snprintf(detail, sizeof detail, "%s.pem\n", x->signer);
 	assert_int_equal(chmod(in_store(x, name), 0664), 0);
-	expect(x, -EPERM, NPU_INVALID_CALBIN, "a key file of the trust folder can be changed", detail);
+	expect(x, -EPERM, NPU_INVALID_CALBIN, "a key file of the trust folder can be changed",
+		detail);
 }
 
 static void artifact_verify__another_owner__eperm(void **state)
@@ -332,21 +346,23 @@ static void artifact_verify__another_owner__eperm(void **state)
 		skip();
 	}
 	assert_int_equal(chown(in_artifact(x, WEIGHTS), 12345, 12345), 0);
-	expect(x, -EPERM, NPU_INVALID_CALBIN, "file number 1 of the manifest can be changed", WEIGHTS "\n");
+	expect(x, -EPERM, NPU_INVALID_CALBIN, "file number 1 of the manifest can be changed",
+		WEIGHTS "\n");
 	assert_int_equal(chown(in_artifact(x, WEIGHTS), 0, 12345), 0);
 	expect_sound(x);
 	assert_int_equal(chown(in_store(x, "trust"), 12345, 0), 0);
 	expect(x, -EPERM, NPU_INVALID_CALBIN, "the trust folder can be changed", "");
 }
 
-/* --- signatures ---------------------------------------------------------------------------------- */
+/* --- signatures ------------------------------------------------------------------------------- */
 
 static void artifact_verify__not_signed__enoent(void **state)
 {
 	struct fixture *x = *state;
 
 	assert_int_equal(unlink(in_artifact(x, "manifest.sig")), 0);
-	expect(x, -ENOENT, NPU_FILE_NOT_FOUND, "the manifest's signature is missing", "manifest.sig\n");
+	expect(x, -ENOENT, NPU_FILE_NOT_FOUND, "the manifest's signature is missing",
+		"manifest.sig\n");
 }
 
 static void artifact_verify__changed_manifest__ebadmsg(void **state)
@@ -396,7 +412,8 @@ static void artifact_verify__stranger_signed__ekeyrejected(void **state)
 	char id[KEY_ID_SIZE], detail[32];
 
 	work_key(&x->w, "stranger", id);
-	assert_int_equal(artifact_sign(in_store(x, ALIAS), work_path(&x->w, "stranger.pem"), &f, NULL), 0);
+	assert_int_equal(
+		artifact_sign(in_store(x, ALIAS), work_path(&x->w, "stranger.pem"), &f, NULL), 0);
 	snprintf(detail, sizeof detail, "%s\n", id);
 	expect(x, -EKEYREJECTED, NPU_INVALID_CALBIN, "is not trusted", detail);
 	assert_int_equal(store_trust(x->store, work_path(&x->w, "stranger.pub.pem"), id, &f), 0);
@@ -422,7 +439,8 @@ static void artifact_verify__forged_id__ebadmsg(void **state)
 	struct fault f = FAULT_NONE;
 
 	work_key(&x->w, "stranger", NULL);
-	assert_int_equal(artifact_sign(in_store(x, ALIAS), work_path(&x->w, "stranger.pem"), &f, NULL), 0);
+	assert_int_equal(
+		artifact_sign(in_store(x, ALIAS), work_path(&x->w, "stranger.pem"), &f, NULL), 0);
 	work_read(&x->w, "store/" ALIAS "/manifest.sig", &sig);
 	memcpy(sig.data + strlen("npufs-signature-1 "), x->signer, KEY_ID_SIZE - 1);
 	work_write(&x->w, "store/" ALIAS "/manifest.sig", sig.data, sig.len);
@@ -440,7 +458,8 @@ static void artifact_verify__unsound_key_file__refused(void **state)
 	expect(x, -EINVAL, NPU_INVALID_CALBIN, "no Ed25519 public key", "bad.pem\n");
 	assert_int_equal(unlink(in_store(x, "trust/bad.pem")), 0);
 	assert_int_equal(symlink("README", in_store(x, "trust/bad.pem")), 0);
-	expect(x, -ELOOP, NPU_INVALID_CALBIN, "a key file of the trust folder is a link", "bad.pem\n");
+	expect(x, -ELOOP, NPU_INVALID_CALBIN, "a key file of the trust folder is a link",
+		"bad.pem\n");
 }
 
 static void artifact_verify__signed_nonsense__einval(void **state)
@@ -463,7 +482,7 @@ static void artifact_verify__signed_nonsense__einval(void **state)
 	key_free(k);
 }
 
-/* --- names and lists ----------------------------------------------------------------------------- */
+/* --- names and lists -------------------------------------------------------------------------- */
 
 static void artifact_verify__bad_or_unknown_alias__refused(void **state)
 {
@@ -516,15 +535,16 @@ static void artifact_list__no_models_folder__enoent(void **state)
 	artifact_list_free(list);
 }
 
-/* --- making -------------------------------------------------------------------------------------- */
+/* --- making ----------------------------------------------------------------------------------- */
 
 static void store_init__new_and_existing__modes_never_loosened(void **state)
 {
 	static const struct {
 		const char *name;
 		mode_t mode;
-	} rows[] = { { "new", 0755 }, { "new/models", 0755 }, { "new/trust", 0755 }, { "new/jobs", 0700 },
-		{ "new/audit", 0700 }, { "new/evidence", 0755 }, { "new/approvers", 0755 } };
+	} rows[] = { { "new", 0755 }, { "new/models", 0755 }, { "new/trust", 0755 },
+		{ "new/jobs", 0700 }, { "new/audit", 0700 }, { "new/evidence", 0755 },
+		{ "new/approvers", 0755 } };
 	struct fixture *x = *state;
 	struct fault f = FAULT_NONE;
 	mode_t mask = umask(077);
@@ -569,7 +589,8 @@ static void store_trust__twice_and_wrong_keys__one_file(void **state)
 	assert_int_equal(work_mode(&x->w, name), 0644);
 	assert_int_equal(store_trust(x->store, work_path(&x->w, "signer.pem"), id, &f), -EINVAL);
 	assert_int_equal(store_trust(x->store, work_path(&x->w, "nothing"), id, &f), -ENOENT);
-	assert_int_equal(store_trust(work_path(&x->w, "package"), work_path(&x->w, "signer.pub.pem"), id, &f),
+	assert_int_equal(store_trust(work_path(&x->w, "package"),
+				 work_path(&x->w, "signer.pub.pem"), id, &f),
 		-ENOENT);
 }
 
@@ -591,7 +612,8 @@ static void expect_nothing_made(struct fixture *x, const char *name)
 static void import_fails(struct fixture *x, int err, const char *reason)
 {
 	struct fault f = FAULT_NONE;
-	int have = artifact_import_package(work_path(&x->w, "package"), in_store(x, "models/new"), &f);
+	int have =
+		artifact_import_package(work_path(&x->w, "package"), in_store(x, "models/new"), &f);
 
 	assert_int_equal(have, err);
 	if (!strstr(f.reason, reason))
@@ -648,12 +670,18 @@ static void artifact_import_package__dest_there_or_no_alias__refused(void **stat
 	struct fixture *x = *state;
 	struct fault f = FAULT_NONE;
 
-	assert_int_equal(artifact_import_package(work_path(&x->w, "package"), in_store(x, ALIAS), &f), -EEXIST);
+	assert_int_equal(
+		artifact_import_package(work_path(&x->w, "package"), in_store(x, ALIAS), &f),
+		-EEXIST);
 	expect_sound(x);
-	assert_int_equal(artifact_import_package(work_path(&x->w, "package"), in_store(x, "models/.x"), &f),
+	assert_int_equal(
+		artifact_import_package(work_path(&x->w, "package"), in_store(x, "models/.x"), &f),
 		-EINVAL);
-	assert_int_equal(artifact_import_package(work_path(&x->w, "package"), in_store(x, "no/x"), &f), -ENOENT);
-	assert_int_equal(artifact_import_package(work_path(&x->w, "nothing"), in_store(x, "models/x"), &f),
+	assert_int_equal(
+		artifact_import_package(work_path(&x->w, "package"), in_store(x, "no/x"), &f),
+		-ENOENT);
+	assert_int_equal(
+		artifact_import_package(work_path(&x->w, "nothing"), in_store(x, "models/x"), &f),
 		-ENOENT);
 }
 
@@ -665,7 +693,9 @@ static void artifact_import_package__package_others_can_write__taken(void **stat
 
 	assert_int_equal(chmod(work_path(&x->w, "package/calbin/program.json"), 0666), 0);
 	assert_int_equal(chmod(work_path(&x->w, "package/calbin"), 0777), 0);
-	assert_int_equal(artifact_import_package(work_path(&x->w, "package/"), in_store(x, "models/new/"), &f), 0);
+	assert_int_equal(artifact_import_package(
+				 work_path(&x->w, "package/"), in_store(x, "models/new/"), &f),
+		0);
 	assert_int_equal(work_mode(&x->w, "store/models/new/calbin/program.json"), 0644);
 	assert_int_equal(work_mode(&x->w, "store/models/new/calbin"), 0755);
 }
@@ -678,7 +708,9 @@ static void artifact_sign__damaged_artifact__not_signed(void **state)
 
 	assert_int_equal(unlink(in_artifact(x, "manifest.sig")), 0);
 	work_write_text(&x->w, "store/" ALIAS "/" WEIGHTS, "weighus");
-	assert_int_equal(artifact_sign(in_store(x, ALIAS), work_path(&x->w, "signer.pem"), &f, &detail), -EBADMSG);
+	assert_int_equal(
+		artifact_sign(in_store(x, ALIAS), work_path(&x->w, "signer.pem"), &f, &detail),
+		-EBADMSG);
 	assert_string_equal(buf_text(&detail), WEIGHTS "\n");
 	assert_false(work_has(&x->w, "store/" ALIAS "/manifest.sig"));
 }
@@ -689,27 +721,37 @@ static void artifact_sign__wrong_key_files__refused(void **state)
 	struct fault f = FAULT_NONE;
 
 	assert_int_equal(chmod(work_path(&x->w, "signer.pem"), 0640), 0);
-	assert_int_equal(artifact_sign(in_store(x, ALIAS), work_path(&x->w, "signer.pem"), &f, NULL), -EPERM);
+	assert_int_equal(
+		artifact_sign(in_store(x, ALIAS), work_path(&x->w, "signer.pem"), &f, NULL),
+		-EPERM);
 	assert_int_equal(chmod(work_path(&x->w, "signer.pub.pem"), 0600), 0);
-	assert_int_equal(artifact_sign(in_store(x, ALIAS), work_path(&x->w, "signer.pub.pem"), &f, NULL), -EINVAL);
-	assert_int_equal(artifact_sign(in_store(x, ALIAS), work_path(&x->w, "nothing"), &f, NULL), -ENOENT);
-	assert_int_equal(artifact_sign(work_path(&x->w, "package"), work_path(&x->w, "signer.pem"), &f, NULL),
+	assert_int_equal(
+		artifact_sign(in_store(x, ALIAS), work_path(&x->w, "signer.pub.pem"), &f, NULL),
+		-EINVAL);
+	assert_int_equal(
+		artifact_sign(in_store(x, ALIAS), work_path(&x->w, "nothing"), &f, NULL), -ENOENT);
+	assert_int_equal(artifact_sign(work_path(&x->w, "package"), work_path(&x->w, "signer.pem"),
+				 &f, NULL),
 		-EPERM);
 	assert_int_equal(chmod(work_path(&x->w, "signer.pem"), 0600), 0);
-	assert_int_equal(artifact_sign(work_path(&x->w, "package"), work_path(&x->w, "signer.pem"), &f, NULL),
+	assert_int_equal(artifact_sign(work_path(&x->w, "package"), work_path(&x->w, "signer.pem"),
+				 &f, NULL),
 		-ENOENT);
 }
 
-/* Signing again leaves nothing but the one signature, also after a crash had left an unfinished one. */
+/* Signing again leaves nothing but the one signature, also after a crash had left an unfinished
+ * one. */
 static void artifact_sign__again__replaced(void **state)
 {
 	struct fixture *x = *state;
 	struct fault f = FAULT_NONE;
 
 	work_write_text(&x->w, "store/" ALIAS "/manifest.sig", "old");
-	assert_int_equal(artifact_sign(in_store(x, ALIAS), work_path(&x->w, "signer.pem"), &f, NULL), 0);
+	assert_int_equal(
+		artifact_sign(in_store(x, ALIAS), work_path(&x->w, "signer.pem"), &f, NULL), 0);
 	expect_sound(x);
-	assert_int_equal(artifact_sign(in_store(x, ALIAS), work_path(&x->w, "signer.pem"), &f, NULL), 0);
+	assert_int_equal(
+		artifact_sign(in_store(x, ALIAS), work_path(&x->w, "signer.pem"), &f, NULL), 0);
 	expect_sound(x);
 }
 

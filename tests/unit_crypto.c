@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- SHA-256 ------------------------------------------------------------------------------------- */
+/* --- SHA-256 ---------------------------------------------------------------------------------- */
 
 static void sha256_hex__fips_examples__published_digests(void **state)
 {
@@ -51,7 +51,8 @@ static void sha256_update__million_in_uneven_pieces__published_digest(void **sta
 		sha256_update(h, NULL, 0);
 	}
 	sha256_finish(h, hex);
-	assert_string_equal(hex, "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
+	assert_string_equal(
+		hex, "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
 }
 
 static void sha256_finish__null__equals_no_digest(void **state)
@@ -63,7 +64,7 @@ static void sha256_finish__null__equals_no_digest(void **state)
 	assert_string_equal(hex, "");
 }
 
-/* --- Ed25519 ------------------------------------------------------------------------------------- */
+/* --- Ed25519 ---------------------------------------------------------------------------------- */
 
 /* The fixed beginnings of an Ed25519 key in PKCS 8 and in SubjectPublicKeyInfo (RFC 8410). */
 #define PRIVATE_DER "302e020100300506032b657004220420"
@@ -104,13 +105,15 @@ static size_t from_hex(const char *hex, unsigned char *ret)
 
 static void put_base64(struct buf *out, const unsigned char *bytes, size_t n)
 {
-	static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+	static const char digits[] =
+		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 	for (size_t i = 0; i < n; i += 3) {
-		unsigned long word = (unsigned long)bytes[i] << 16 | (i + 1 < n ? bytes[i + 1] : 0) << 8 |
-			(i + 2 < n ? bytes[i + 2] : 0);
+		unsigned long word = (unsigned long)bytes[i] << 16 |
+			(i + 1 < n ? bytes[i + 1] : 0) << 8 | (i + 2 < n ? bytes[i + 2] : 0);
 		char four[4] = { digits[word >> 18], digits[word >> 12 & 63],
-			i + 1 < n ? digits[word >> 6 & 63] : '=', i + 2 < n ? digits[word & 63] : '=' };
+			i + 1 < n ? digits[word >> 6 & 63] : '=',
+			i + 2 < n ? digits[word & 63] : '=' };
 
 		buf_put(out, four, 4);
 	}
@@ -166,7 +169,8 @@ static void key_verify__rfc_8032_vectors__right_one_only(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < VECTORS; i++) {
-		struct key *k = public_key(&vectors[i]), *other = public_key(&vectors[(i + 1) % VECTORS]);
+		struct key *k = public_key(&vectors[i]),
+			   *other = public_key(&vectors[(i + 1) % VECTORS]);
 		unsigned char message[8], sig[ED25519_SIG_SIZE];
 		size_t n = from_hex(vectors[i].message, message);
 
@@ -261,7 +265,7 @@ static void key_generate__twice__two_working_keys(void **state)
 	key_free(b);
 }
 
-/* --- what is no key ------------------------------------------------------------------------------ */
+/* --- what is no key --------------------------------------------------------------------------- */
 
 #define P256_PRIVATE \
 	"-----BEGIN PRIVATE KEY-----\n" \
@@ -287,8 +291,8 @@ static void key_generate__twice__two_working_keys(void **state)
 
 static void key_from_pem__other_than_ed25519__einval(void **state)
 {
-	static const char *const texts[] = { "", "\n", "no PEM at all", P256_PRIVATE, P256_PUBLIC, ENCRYPTED,
-		"-----BEGIN PRIVATE KEY-----\nMC4CAQAw\n-----END PRIVATE KEY-----\n",
+	static const char *const texts[] = { "", "\n", "no PEM at all", P256_PRIVATE, P256_PUBLIC,
+		ENCRYPTED, "-----BEGIN PRIVATE KEY-----\nMC4CAQAw\n-----END PRIVATE KEY-----\n",
 		"-----BEGIN PUBLIC KEY-----\n!!!!\n-----END PUBLIC KEY-----\n" };
 	struct key *k = NULL;
 
@@ -312,7 +316,7 @@ static void key_from_pem__the_other_half__einval(void **state)
 	assert_int_equal(key_from_public_pem(private.data, private.len, &k), -EINVAL);
 }
 
-/* --- random -------------------------------------------------------------------------------------- */
+/* --- random ----------------------------------------------------------------------------------- */
 
 static void random_bytes__twice__filled_and_different(void **state)
 {

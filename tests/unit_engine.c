@@ -808,41 +808,79 @@ static void *users(void *arg)
 	return NULL;
 }
 
-static struct job *shared[200];
+#define RACES 500
+
+static struct job *shared[RACES];
+static pthread_barrier_t both;
 
 static void *race_to_cancel(void *arg)
 {
 	(void)arg;
-	for (int i = 0; i < 200; i++)
+	for (int i = 0; i < RACES; i++) {
+		pthread_barrier_wait(&both);
 		engine_cancel(r.engine, shared[i]);
+	}
 	return NULL;
 }
 
-/* A cancel that comes while the job is being submitted: it ends, and leaves neither queue nor deadline behind. */
-static void cancel__while_it_is_submitted__no_trace(void **state)
+static void race_submits_and_cancels(void)
 {
 	struct job_order o = { .request = blob_new("abc", 3), .deadline_ms = 50 };
 	pthread_t t;
 
-	(void)state;
-	start(&fake_ops);
-	await_health(HEALTH_READY);
-	for (int i = 0; i < 200; i++)
+	pthread_barrier_init(&both, NULL, 2);
+	for (int i = 0; i < RACES; i++)
 		shared[i] = job_new(1, 1, JOB_FORMAT_TEXT);
 	pthread_create(&t, NULL, race_to_cancel, NULL);
-	for (int i = 0; i < 200; i++) {
+	for (int i = 0; i < RACES; i++) {
 		struct fault f = FAULT_NONE;
-		int err = engine_submit(r.engine, shared[i], &o, &f);
+		int err;
 
+		pthread_barrier_wait(&both);
+		err = engine_submit(r.engine, shared[i], &o, &f);
 		assert_true(err == 0 || err == -EALREADY);
 	}
 	pthread_join(t, NULL);
-	for (int i = 0; i < 200; i++) {
-		assert_true(job_ended(shared[i]));
+	pthread_barrier_destroy(&both);
+	blob_put(o.request);
+}
+
+/* A cancel that comes while the job is being submitted: it ends and leaves nothing in the queue. */
+static void cancel__while_it_is_submitted__waits_no_more(void **state)
+{
+	uint64_t queued, running;
+	struct job *j;
+
+	(void)state;
+	config.max_active = 1;
+	start(&fake_ops);
+	fake_hold();
+	j = submit("{\"prompt\":\"abc\",\"max_new_tokens\":1}");
+	fake_await_held();
+	race_submits_and_cancels();
+	engine_counts(r.engine, &queued, &running);
+	assert_int_equal(queued, 0);
+	for (int i = 0; i < RACES; i++) {
+		assert_int_equal(job_state(shared[i]), JOB_CANCELLED);
 		assert_int_equal(engine_position(r.engine, shared[i]), 0);
 		job_put(shared[i]);
 	}
-	blob_put(o.request);
+	fake_let_go();
+	check_output(j, "d\n");
+	job_put(j);
+}
+
+/* The same with the device's thread taking part: no deadline is left behind by a job that is gone. */
+static void cancel__while_it_is_submitted_and_begun__no_trace(void **state)
+{
+	(void)state;
+	start(&fake_ops);
+	await_health(HEALTH_READY);
+	race_submits_and_cancels();
+	for (int i = 0; i < RACES; i++) {
+		assert_true(await_end(shared[i]) >= JOB_DONE);
+		job_put(shared[i]);
+	}
 	usleep(60000); /* past the deadlines */
 }
 
@@ -896,7 +934,8 @@ int main(void)
 		TEST(stop__jobs_queued_and_running__all_answered),
 		TEST(stop__time_enough__all_done_first),
 		TEST(stop__at_once_after_start__draining_to_the_end),
-		TEST(cancel__while_it_is_submitted__no_trace),
+		TEST(cancel__while_it_is_submitted__waits_no_more),
+		TEST(cancel__while_it_is_submitted_and_begun__no_trace),
 		TEST(everything__at_once__each_job_ends),
 	};
 

@@ -1,4 +1,5 @@
-/* llama2.c's weights: small ones made here, damaged in every way, and a real model whose text is known. */
+/* llama2.c's weights: small ones made here, damaged in every way, and a real model whose text is
+ * known. */
 #include "core/import_llama2c.h"
 
 #include "artifact_files.h"
@@ -17,7 +18,7 @@
 
 #define DATA "../shared/data/stories260K/"
 
-/* --- small files --------------------------------------------------------------------------------- */
+/* --- small files ------------------------------------------------------------------------------ */
 
 struct header {
 	int32_t dim, hidden_dim, n_layers, n_heads, n_kv_heads, vocab_size, seq_len;
@@ -33,7 +34,8 @@ static size_t floats_of(const struct header *h)
 	size_t vocab = (size_t)abs(h->vocab_size);
 	size_t layer = dim + 2 * dim * dim + 2 * kv * dim + dim + 3 * dim * hidden;
 
-	return vocab * dim + layers * layer + dim + (size_t)h->seq_len * head + (h->vocab_size < 0 ? vocab * dim : 0);
+	return vocab * dim + layers * layer + dim + (size_t)h->seq_len * head +
+		(h->vocab_size < 0 ? vocab * dim : 0);
 }
 
 /* Weight k is k / 64: each says where it was. */
@@ -70,7 +72,8 @@ static void parse__small_file__parts_in_order(void **state)
 	assert_int_equal(w.seq_len, 6);
 	assert_int_equal(w.ubatch, 6);
 	assert_true(w.tied);
-	/* dim 8, kv 4, hidden 12, two layers: 80 | 16 | 128 | 64 | 64 | 128 | 16 | 192 | 192 | 192 | 8 */
+	/* dim 8, kv 4, hidden 12, two layers: 80 | 16 | 128 | 64 | 64 | 128 | 16 | 192 | 192 | 192
+	 * | 8 */
 	assert_true(w.embedding[0] == 0);
 	assert_true(w.rms_att[0] == 80 / 64.0f);
 	assert_true(w.wq[0] == 96 / 64.0f);
@@ -130,8 +133,8 @@ static void parse__too_short_or_long__both_numbers(void **state)
 static void parse__header_out_of_range__field_named(void **state)
 {
 	static const int32_t values[] = { 0, -1, INT32_MIN, INT32_MAX };
-	static const char *const names[] = { "dim", "hidden_dim", "n_layers", "n_heads", "n_kv_heads",
-		"vocab_size", "seq_len" };
+	static const char *const names[] = { "dim", "hidden_dim", "n_layers", "n_heads",
+		"n_kv_heads", "vocab_size", "seq_len" };
 	AUTO_BUF struct buf file = BUF_INIT;
 	struct llama2c_weights w;
 	struct fault f;
@@ -153,7 +156,8 @@ static void parse__header_out_of_range__field_named(void **state)
 	assert_int_equal(parse(&file, &w, &f), 0);
 }
 
-/* Products of these wrap around in 32 and, some, in 64 bits; nothing may be allocated or read for them. */
+/* Products of these wrap around in 32 and, some, in 64 bits; nothing may be allocated or read for
+ * them. */
 static void parse__huge_products__refused(void **state)
 {
 	static const struct header rows[] = {
@@ -222,7 +226,7 @@ static void parse__weight_not_finite__refused_with_its_place(void **state)
 	assert_int_equal(parse(&file, &w, &f), 0);
 }
 
-/* --- conversion ---------------------------------------------------------------------------------- */
+/* --- conversion ------------------------------------------------------------------------------- */
 
 static float first_of_row(const struct safetensors *s, const char *name, size_t row)
 {
@@ -236,7 +240,8 @@ static float first_of_row(const struct safetensors *s, const char *name, size_t 
 	return value;
 }
 
-/* A head has 4 rows: 0 1 2 3 of the file become 0 2 1 3. Layer 1's wq begins 64 floats after layer 0's. */
+/* A head has 4 rows: 0 1 2 3 of the file become 0 2 1 3. Layer 1's wq begins 64 floats after layer
+ * 0's. */
 static void safetensors__small_file__names_shapes_order(void **state)
 {
 	static const size_t order[] = { 0, 2, 1, 3, 4, 6, 5, 7 };
@@ -269,10 +274,12 @@ static void safetensors__small_file__names_shapes_order(void **state)
 			(float)(288 + 8 * row) / 64);
 	}
 	assert_true(first_of_row(s, "model.layers.1.input_layernorm.weight", 0) == 88 / 64.0f);
-	assert_true(first_of_row(s, "model.layers.0.post_attention_layernorm.weight", 0) == 480 / 64.0f);
+	assert_true(first_of_row(s, "model.layers.0.post_attention_layernorm.weight", 0) ==
+		480 / 64.0f);
 	assert_true(first_of_row(s, "model.layers.0.mlp.gate_proj.weight", 0) == 496 / 64.0f);
 	assert_true(first_of_row(s, "model.layers.0.mlp.up_proj.weight", 0) == 880 / 64.0f);
-	assert_true(first_of_row(s, "model.layers.1.self_attn.o_proj.weight", 0) == (352 + 64) / 64.0f);
+	assert_true(
+		first_of_row(s, "model.layers.1.self_attn.o_proj.weight", 0) == (352 + 64) / 64.0f);
 	assert_true(first_of_row(s, "model.norm.weight", 7) == 1079 / 64.0f);
 	safetensors_close(s);
 }
@@ -307,9 +314,9 @@ static void program_and_template__small_file__taken_by_their_readers(void **stat
 	manifest_free(m);
 }
 
-/* One layer that adds nothing (its output matrices are 0): the logits are the normalised embedding times the
- * classifier. Embedding of token t is (t + 1, 0); normalised (sqrt 2, 0); with the final gain 3 each logit is
- * 3 sqrt 2 (v + 1). */
+/* One layer that adds nothing (its output matrices are 0): the logits are the normalised embedding
+ * times the classifier. Embedding of token t is (t + 1, 0); normalised (sqrt 2, 0); with the final
+ * gain 3 each logit is 3 sqrt 2 (v + 1). */
 static void golden__layer_that_adds_nothing__by_hand(void **state)
 {
 	const struct header h = { 2, 1, 1, 1, 1, 4, 3 };
@@ -328,7 +335,8 @@ static void golden__layer_that_adds_nothing__by_hand(void **state)
 	for (int t = 0; t < 4; t++)
 		at[2 * t] = (float)(t + 1);
 	for (int i = 0; i < 2; i++)
-		at[8 + 2 + 16 + 2 + 6 + i] = 3; /* after embedding, norm, four matrices, norm, w1 w2 w3 */
+		at[8 + 2 + 16 + 2 + 6 + i] =
+			3; /* after embedding, norm, four matrices, norm, w1 w2 w3 */
 	assert_int_equal(parse(&file, &w, &f), 0);
 	assert_true(w.rms_final[0] == 3);
 	assert_int_equal(import_golden(&w, &in, &out, &valid), 0);
@@ -360,7 +368,7 @@ static void golden__overflowing_weights__edom(void **state)
 	assert_int_equal(import_golden(&w, &in, &out, &valid), -EDOM);
 }
 
-/* --- a real model -------------------------------------------------------------------------------- */
+/* --- a real model ----------------------------------------------------------------------------- */
 
 struct imported {
 	struct work w;
@@ -401,12 +409,15 @@ static bool import_stories(struct imported *x)
 	work_make(&x->w);
 	work_key(&x->w, "key", NULL);
 	store = work_path(&x->w, "store");
-	if (store_init(store, &f) || store_trust(store, work_path(&x->w, "key.pub.pem"), (char[KEY_ID_SIZE]){ 0 }, &f) ||
+	if (store_init(store, &f) ||
+		store_trust(store, work_path(&x->w, "key.pub.pem"), (char[KEY_ID_SIZE]){ 0 }, &f) ||
 		artifact_import_llama2c(DATA "stories260K.bin", DATA "tok512.bin",
 			work_path(&x->w, "store/models/stories"), &f) ||
-		artifact_sign(work_path(&x->w, "store/models/stories"), work_path(&x->w, "key.pem"), &f, NULL) ||
+		artifact_sign(work_path(&x->w, "store/models/stories"), work_path(&x->w, "key.pem"),
+			&f, NULL) ||
 		artifact_verify(store, "stories", &x->artifact, &f) ||
-		artifact_read(x->artifact, x->artifact->manifest->tokenizer.file, &pieces, &n, &f) ||
+		artifact_read(
+			x->artifact, x->artifact->manifest->tokenizer.file, &pieces, &n, &f) ||
 		tokenizer_new(&x->artifact->manifest->tokenizer, pieces, n, &x->tokenizer, &f))
 		fail_msg("%s", f.reason);
 	free(pieces);
@@ -478,7 +489,8 @@ static void check_line(struct imported *x, const struct json_value *line)
 		int32_t token = past < n ? tokens[past] : likeliest(logits, 512);
 		int64_t want;
 
-		assert_int_equal(llama_forward(x->llama, kv, &token, 1, past++, logits), NPU_SUCCESS);
+		assert_int_equal(
+			llama_forward(x->llama, kv, &token, 1, past++, logits), NPU_SUCCESS);
 		assert_int_equal(json_int64(v, &want), 0);
 		assert_int_equal(past < n ? tokens[past] : likeliest(logits, 512), want);
 	}
@@ -525,12 +537,14 @@ static void import__unfit_tokenizer__nothing_made(void **state)
 	work_write(&w, "weights", file.data, file.len);
 	work_write_text(&w, "tokenizer", "too short");
 	assert_int_equal(store_init(work_path(&w, "store"), &f), 0);
-	assert_int_equal(artifact_import_llama2c(work_path(&w, "weights"), work_path(&w, "tokenizer"),
-		work_path(&w, "store/models/x"), &f), -EINVAL);
+	assert_int_equal(artifact_import_llama2c(work_path(&w, "weights"),
+				 work_path(&w, "tokenizer"), work_path(&w, "store/models/x"), &f),
+		-EINVAL);
 	assert_non_null(strstr(f.reason, "tokenizer"));
 	assert_false(work_has(&w, "store/models/x"));
-	assert_int_equal(artifact_import_llama2c(work_path(&w, "nothing"), work_path(&w, "tokenizer"),
-		work_path(&w, "store/models/x"), &f), -ENOENT);
+	assert_int_equal(artifact_import_llama2c(work_path(&w, "nothing"),
+				 work_path(&w, "tokenizer"), work_path(&w, "store/models/x"), &f),
+		-ENOENT);
 	assert_int_equal(rmdir(work_path(&w, "store/models")), 0);
 	work_remove(&w);
 }

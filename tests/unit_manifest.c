@@ -95,15 +95,17 @@ static void refuse_each(const char *text, bool need_files, const struct wrong *r
 		assert_int_equal(f.err, -EINVAL);
 		assert_string_equal(f.field, rows[i].field);
 		if (!strstr(f.reason, rows[i].reason))
-			fail_msg("%s: \"%s\" does not say \"%s\"", f.field, f.reason, rows[i].reason);
+			fail_msg("%s: \"%s\" does not say \"%s\"", f.field, f.reason,
+				rows[i].reason);
 		assert_true(f.action[0]);
 		free(changed);
 	}
 }
 
-#define REFUSE(text, need_files, rows) refuse_each(text, need_files, rows, sizeof rows / sizeof rows[0])
+#define REFUSE(text, need_files, rows)                                                             \
+	refuse_each(text, need_files, rows, sizeof rows / sizeof rows[0])
 
-/* --- right ones ---------------------------------------------------------------------------------- */
+/* --- right ones ------------------------------------------------------------------------------- */
 
 static void manifest_parse__llm__every_member(void **state)
 {
@@ -203,8 +205,10 @@ static void manifest_parse__bytes_tokenizer__no_file(void **state)
 
 static void manifest_parse__optional_members_absent__taken(void **state)
 {
-	static const char *const parts[] = { "\"defaults\":{\"max_new_tokens\":16,\"temperature\":0.5},",
-		"\"max_new_tokens\":16,", ",\"driver\":[\"d-1\"]", ",\"tolerance\":0.01" };
+	static const char *const parts[] = {
+		"\"defaults\":{\"max_new_tokens\":16,\"temperature\":0.5},",
+		"\"max_new_tokens\":16,", ",\"driver\":[\"d-1\"]", ",\"tolerance\":0.01"
+	};
 
 	(void)state;
 	for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
@@ -247,7 +251,7 @@ static void manifest_lookup__known_and_unknown__found_or_null(void **state)
 	manifest_free(NULL);
 }
 
-/* --- wrong ones ---------------------------------------------------------------------------------- */
+/* --- wrong ones ------------------------------------------------------------------------------- */
 
 static void manifest_parse__unknown_member__nearest_name(void **state)
 {
@@ -255,8 +259,10 @@ static void manifest_parse__unknown_member__nearest_name(void **state)
 		{ "\"batch\":1", "\"batch\":1,\"bacth\":1", "bacth", "did you mean \"batch\"?" },
 		{ "\"driver\"", "\"drivers\"", "compatible.drivers", "did you mean \"driver\"?" },
 		{ "\"suffix\"", "\"sufix\"", "tokenizer.sufix", "did you mean \"suffix\"?" },
-		{ "\"temperature\"", "\"temprature\"", "defaults.temprature", "did you mean \"temperature\"?" },
-		{ "\"dtype\"", "\"type\"", "programs[0].inputs[0].type", "did you mean \"dtype\"?" },
+		{ "\"temperature\"", "\"temprature\"", "defaults.temprature",
+			"did you mean \"temperature\"?" },
+		{ "\"dtype\"", "\"type\"", "programs[0].inputs[0].type",
+			"did you mean \"dtype\"?" },
 		{ "\"csrs\"", "\"csr\"", "programs[0].csr", "did you mean \"csrs\"?" },
 		{ "\"valid\"", "\"vaild\"", "golden[0].vaild", "did you mean \"valid\"?" },
 		{ "\"size\":64", "\"sizes\":64", "files[1].sizes", "did you mean \"size\"?" },
@@ -293,14 +299,17 @@ static void manifest_parse__wrong_type__both_types_named(void **state)
 	static const struct wrong rows[] = {
 		{ "\"batch\":1", "\"batch\":\"1\"", "batch", "must be a number, not a string" },
 		{ "\"kind\":\"llm\"", "\"kind\":1", "kind", "must be a string, not a number" },
-		{ "\"example\":{\"prompt\":\"hello\",\"seed\":18446744073709551615}", "\"example\":[]", "example",
-			"must be an object, not an array" },
+		{ "\"example\":{\"prompt\":\"hello\",\"seed\":18446744073709551615}",
+			"\"example\":[]", "example", "must be an object, not an array" },
 		{ "\"suffix\":[]", "\"suffix\":null", "tokenizer.suffix", "must be an array" },
 		{ "\"inputs\":[]", "\"inputs\":[3]", "programs[1].inputs[0]", "must be an object" },
 		{ "[\"cur_seq_len[0]\"", "[7", "programs[0].csrs[0]", "1 to 63 bytes" },
-		{ "[\"0.7.6\",\"0.7.7\"]", "[\"0.7.6\",7]", "compatible.runtime[1]", "1 to 31 bytes" },
-		{ "\"shape\":[16]", "\"shape\":[\"16\"]", "programs[0].inputs[0].shape[0]", "an integer from 1" },
-		{ "\"prefix\":[1]", "\"prefix\":[true]", "tokenizer.prefix[0]", "an integer from 0 to 299" },
+		{ "[\"0.7.6\",\"0.7.7\"]", "[\"0.7.6\",7]", "compatible.runtime[1]",
+			"1 to 31 bytes" },
+		{ "\"shape\":[16]", "\"shape\":[\"16\"]", "programs[0].inputs[0].shape[0]",
+			"an integer from 1" },
+		{ "\"prefix\":[1]", "\"prefix\":[true]", "tokenizer.prefix[0]",
+			"an integer from 0 to 299" },
 	};
 
 	(void)state;
@@ -314,22 +323,33 @@ static void manifest_parse__out_of_range__bounds_named(void **state)
 		{ "\"batch\":1", "\"batch\":1.5", "batch", "an integer" },
 		{ "\"batch\":1", "\"batch\":-1", "batch", "from 1 to 1024" },
 		{ "\"batch\":1", "\"batch\":4294967297", "batch", "from 1 to 1024" },
-		{ "\"context_limit\":64", "\"context_limit\":1048577", "context_limit", "from 1 to 1048576" },
-		{ "\"vocab_size\":300", "\"vocab_size\":258", "tokenizer.vocab_size", "must be 259 at least" },
-		{ "\"vocab_size\":300", "\"vocab_size\":1048577", "tokenizer.vocab_size", "1048576" },
+		{ "\"context_limit\":64", "\"context_limit\":1048577", "context_limit",
+			"from 1 to 1048576" },
+		{ "\"vocab_size\":300", "\"vocab_size\":258", "tokenizer.vocab_size",
+			"must be 259 at least" },
+		{ "\"vocab_size\":300", "\"vocab_size\":1048577", "tokenizer.vocab_size",
+			"1048576" },
 		{ "\"stop\":[1,299]", "\"stop\":[1,300]", "tokenizer.stop[1]", "from 0 to 299" },
 		{ "\"stop\":[1,299]", "\"stop\":[-1]", "tokenizer.stop[0]", "from 0 to 299" },
-		{ "\"max_new_tokens\":16", "\"max_new_tokens\":65", "defaults.max_new_tokens", "64" },
-		{ "\"max_new_tokens\":16", "\"max_new_tokens\":0", "defaults.max_new_tokens", "from 1" },
-		{ "\"temperature\":0.5", "\"temperature\":2.1", "defaults.temperature", "from 0 to 2" },
-		{ "\"temperature\":0.5", "\"temperature\":-0.1", "defaults.temperature", "from 0 to 2" },
+		{ "\"max_new_tokens\":16", "\"max_new_tokens\":65", "defaults.max_new_tokens",
+			"64" },
+		{ "\"max_new_tokens\":16", "\"max_new_tokens\":0", "defaults.max_new_tokens",
+			"from 1" },
+		{ "\"temperature\":0.5", "\"temperature\":2.1", "defaults.temperature",
+			"from 0 to 2" },
+		{ "\"temperature\":0.5", "\"temperature\":-0.1", "defaults.temperature",
+			"from 0 to 2" },
 		{ "\"tolerance\":0.01", "\"tolerance\":-1", "golden[0].tolerance", "from 0" },
-		{ "\"runtime\":[\"0.7.6\",\"0.7.7\"]", "\"runtime\":[]", "compatible.runtime", "has 0 items" },
+		{ "\"runtime\":[\"0.7.6\",\"0.7.7\"]", "\"runtime\":[]", "compatible.runtime",
+			"has 0 items" },
 		{ "\"driver\":[\"d-1\"]", "\"driver\":[]", "compatible.driver", "has 0 items" },
-		{ "\"driver\":[\"d-1\"]", "\"driver\":[\"\"]", "compatible.driver[0]", "1 to 31 bytes" },
+		{ "\"driver\":[\"d-1\"]", "\"driver\":[\"\"]", "compatible.driver[0]",
+			"1 to 31 bytes" },
 		{ "\"shape\":[16]", "\"shape\":[0]", "programs[0].inputs[0].shape[0]", "from 1" },
-		{ "\"shape\":[16]", "\"shape\":[1,1,1,1,1,1,1,1,1]", "programs[0].inputs[0].shape", "has 9 items" },
-		{ "\"shape\":[16]", "\"shape\":[268435457]", "programs[0].inputs[0].shape", "more than 1073741824" },
+		{ "\"shape\":[16]", "\"shape\":[1,1,1,1,1,1,1,1,1]", "programs[0].inputs[0].shape",
+			"has 9 items" },
+		{ "\"shape\":[16]", "\"shape\":[268435457]", "programs[0].inputs[0].shape",
+			"more than 1073741824" },
 		{ "\"shape\":[16]", "\"shape\":[9223372036854775807,9223372036854775807]",
 			"programs[0].inputs[0].shape", "more than" },
 		{ "\"size\":10", "\"size\":68719476737", "files[0].size", "68719476736" },
@@ -343,17 +363,23 @@ static void manifest_parse__out_of_range__bounds_named(void **state)
 static void manifest_parse__wrong_values__refused(void **state)
 {
 	static const struct wrong rows[] = {
-		{ "npufs-manifest-1\"", "npufs-manifest-2\",\"later\":1", "schema", "must be npufs-manifest-1" },
+		{ "npufs-manifest-1\"", "npufs-manifest-2\",\"later\":1", "schema",
+			"must be npufs-manifest-1" },
 		{ "\"kind\":\"llm\"", "\"kind\":\"LLM\"", "kind", "must be llm or tensor" },
 		{ "a test", "a\\ntest", "description", "one line" },
-		{ "\"0.7.6\",\"compatible\"", "\"0.7 6\",\"compatible\"", "calbin_version", "printable" },
+		{ "\"0.7.6\",\"compatible\"", "\"0.7 6\",\"compatible\"", "calbin_version",
+			"printable" },
 		{ "\"llama2c\"", "\"bpe\"", "tokenizer.type", "bytes or llama2c" },
 		{ "\"llama2c\"", "\"bytes\"", "tokenizer.file", "has no file" },
 		{ "\"int32\"", "\"int31\"", "programs[0].inputs[0].dtype", "an element type" },
-		{ "\"name\":\"tokens\"", "\"name\":\"to kens\"", "programs[0].inputs[0].name", "printable" },
-		{ "\"name\":\"kv_update\"", "\"name\":\"prefill\"", "programs[1]", "an earlier one" },
-		{ "\"program\":\"prefill\"", "\"program\":\"decode\"", "golden[0]", "does not have" },
-		{ "[{\"name\":\"tokens\"", "[{\"name\":\"tokens\",\"dtype\":\"int8\",\"shape\":[]},{\"name\":\"tokens\"",
+		{ "\"name\":\"tokens\"", "\"name\":\"to kens\"", "programs[0].inputs[0].name",
+			"printable" },
+		{ "\"name\":\"kv_update\"", "\"name\":\"prefill\"", "programs[1]",
+			"an earlier one" },
+		{ "\"program\":\"prefill\"", "\"program\":\"decode\"", "golden[0]",
+			"does not have" },
+		{ "[{\"name\":\"tokens\"",
+			"[{\"name\":\"tokens\",\"dtype\":\"int8\",\"shape\":[]},{\"name\":\"tokens\"",
 			"programs[0].inputs[1]", "an earlier one" },
 	};
 
@@ -364,20 +390,24 @@ static void manifest_parse__wrong_values__refused(void **state)
 static void manifest_parse__golden_run__checked_against_its_program(void **state)
 {
 	static const struct wrong rows[] = {
-		{ "\"size\":64", "\"size\":63", "golden[0].input", "63 bytes and the program's tensors have 64" },
+		{ "\"size\":64", "\"size\":63", "golden[0].input",
+			"63 bytes and the program's tensors have 64" },
 		{ "\"size\":1200", "\"size\":1204", "golden[0].output", "1204 bytes" },
-		{ "\"input\":\"golden/prefill.in\"", "\"input\":\"golden/other.in\"", "golden[0].input",
-			"does not list" },
+		{ "\"input\":\"golden/prefill.in\"", "\"input\":\"golden/other.in\"",
+			"golden[0].input", "does not list" },
 		{ "\"valid\":12", "\"valid\":17", "golden[0].valid", "from 1 to 16" },
 		{ "\"valid\":12", "\"valid\":0", "golden[0].valid", "from 1 to 16" },
 		{ "\"valid\":12,", "", "golden[0].valid", "from 1 to 16" },
 	};
 	static const struct wrong of_short_context[] = {
-		{ "\"context_limit\":64", "\"context_limit\":11", "golden[0].valid", "from 1 to 11" },
+		{ "\"context_limit\":64", "\"context_limit\":11", "golden[0].valid",
+			"from 1 to 11" },
 	};
 	static const struct wrong of_tensor[] = {
-		{ "\"size\":16", "\"size\":15", "golden[0].input", "15 bytes and the program's tensors have 16" },
-		{ "\"output\":\"g.out\"", "\"output\":\"g.out\",\"valid\":1", "golden[0].valid", "from 0 to 0" },
+		{ "\"size\":16", "\"size\":15", "golden[0].input",
+			"15 bytes and the program's tensors have 16" },
+		{ "\"output\":\"g.out\"", "\"output\":\"g.out\",\"valid\":1", "golden[0].valid",
+			"from 0 to 0" },
 	};
 
 	char *short_answers = with(llm, "\"max_new_tokens\":16", "\"max_new_tokens\":1");
@@ -392,10 +422,12 @@ static void manifest_parse__golden_run__checked_against_its_program(void **state
 static void manifest_parse__tensor_with_llm_members__refused(void **state)
 {
 	static const struct wrong rows[] = {
-		{ "\"batch\":1", "\"batch\":1,\"context_limit\":5", "context_limit", "only an llm" },
+		{ "\"batch\":1", "\"batch\":1,\"context_limit\":5", "context_limit",
+			"only an llm" },
 		{ "\"batch\":1", "\"batch\":1,\"defaults\":{}", "defaults", "only an llm" },
 		{ "\"batch\":1", "\"batch\":1,\"tokenizer\":{}", "tokenizer", "only an llm" },
-		{ "\"shape\":[3]}]", "\"shape\":[3]}],\"csrs\":[\"x\"]", "programs[0].csrs", "of an llm" },
+		{ "\"shape\":[3]}]", "\"shape\":[3]}],\"csrs\":[\"x\"]", "programs[0].csrs",
+			"of an llm" },
 	};
 
 	(void)state;
@@ -404,8 +436,8 @@ static void manifest_parse__tensor_with_llm_members__refused(void **state)
 
 static void manifest_parse__paths__plain_relative_ones_only(void **state)
 {
-	static const char *const paths[] = { "/etc/passwd", "../x", "a/../b", "a/./b", "a//b", "a/", ".", "..",
-		"", "a\\\\b", "a\\u0001b", "caf\\u00e9", "manifest.json", "manifest.sig",
+	static const char *const paths[] = { "/etc/passwd", "../x", "a/../b", "a/./b", "a//b", "a/",
+		".", "..", "", "a\\\\b", "a\\u0001b", "caf\\u00e9", "manifest.json", "manifest.sig",
 		"a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a" };
 
 	(void)state;
@@ -442,8 +474,8 @@ static void manifest_parse__long_path__255_bytes_at_most(void **state)
 
 static void manifest_parse__odd_but_plain_paths__taken(void **state)
 {
-	static const char *const paths[] = { "a", ".a", "...", "a b", "..a/b..", "manifest.json.bak",
-		"sub/manifest.json", "a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a" };
+	static const char *const paths[] = { "a", ".a", "...", "a b", "..a/b..",
+		"manifest.json.bak", "sub/manifest.json", "a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a" };
 
 	(void)state;
 	for (size_t i = 0; i < sizeof paths / sizeof paths[0]; i++) {
@@ -458,8 +490,8 @@ static void manifest_parse__files__digests_and_duplicates(void **state)
 {
 	static const struct wrong rows[] = {
 		{ DIGEST_A, "AAAA", "files[0].sha256", "64 lower-case hex digits" },
-		{ DIGEST_A, "Aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "files[0].sha256",
-			"64 lower-case hex digits" },
+		{ DIGEST_A, "Aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+			"files[0].sha256", "64 lower-case hex digits" },
 		{ DIGEST_A, DIGEST_A "a", "files[0].sha256", "65 bytes" },
 		{ "calbin/program.json", "golden/prefill.in", "files[1]", "an earlier one" },
 	};
@@ -523,7 +555,8 @@ static void manifest_parse__too_many__bounds_hold(void **state)
 
 	(void)state;
 	for (int i = 0; i <= MANIFEST_MAX_FILES; i++)
-		buf_printf(&list, "%s{\"path\":\"f%d\",\"size\":1,\"sha256\":\"" DIGEST_A "\"}", i ? "," : "", i);
+		buf_printf(&list, "%s{\"path\":\"f%d\",\"size\":1,\"sha256\":\"" DIGEST_A "\"}",
+			i ? "," : "", i);
 	buf_printf(&one, "[%s,{\"path\"", list.data);
 	text = with(llm, "[{\"path\"", one.data);
 	assert_int_equal(parse(text, true, &m, &f), -EINVAL);
@@ -538,13 +571,14 @@ static void manifest_parse__too_many__bounds_hold(void **state)
 	assert_non_null(strstr(f.reason, "1048576"));
 }
 
-/* --- aliases ------------------------------------------------------------------------------------- */
+/* --- aliases ---------------------------------------------------------------------------------- */
 
 static void alias_valid__table(void **state)
 {
 	static const char *const good[] = { "a", "7", "dates", "Llama-3.2_1b", "a..b",
 		"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa" };
-	static const char *const bad[] = { "", ".", "..", ".hidden", "-x", "_x", "a/b", "a b", "caf\xc3\xa9", "a\n",
+	static const char *const bad[] = { "", ".", "..", ".hidden", "-x", "_x", "a/b", "a b",
+		"caf\xc3\xa9", "a\n",
 		"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa" };
 
 	(void)state;

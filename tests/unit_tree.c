@@ -167,6 +167,26 @@ static void entry_from__in_order_of_linking(void **state)
 	assert_null(tree_entry_from(root, from));
 }
 
+/* Else a listing that has passed the removed ones would leave the new one out. */
+static void entry__after_the_last_were_removed__still_larger(void **state)
+{
+	struct tree_node *root = tree_root(*state), *n;
+	uint64_t last = 0;
+	char name[16];
+
+	for (int i = 0; i < 64; i++) {
+		snprintf(name, sizeof name, "%d", i);
+		last = add(*state, root, name, &file_owner)->entry;
+	}
+	for (int i = 63; i > 4; i--) {
+		snprintf(name, sizeof name, "%d", i);
+		tree_unlink(*state, tree_find(root, name));
+	}
+	n = add(*state, root, "new", &file_owner);
+	assert_true(n->entry > last);
+	assert_ptr_equal(tree_entry_from(root, last + 1), n);
+}
+
 static void move__other_name_and_folder__only_there(void **state)
 {
 	struct tree_node *root = tree_root(*state), *d = add(*state, root, "d", &dir_owner);
@@ -222,6 +242,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(entry_from__entries_removed_while_listing__each_seen_once, up,
 			down),
 		cmocka_unit_test_setup_teardown(entry_from__in_order_of_linking, up, down),
+		cmocka_unit_test_setup_teardown(entry__after_the_last_were_removed__still_larger, up, down),
 		cmocka_unit_test_setup_teardown(move__other_name_and_folder__only_there, up, down),
 		cmocka_unit_test_setup_teardown(shape__nested_folders__depth_height_subdirs, up, down),
 	};

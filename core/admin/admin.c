@@ -1,5 +1,6 @@
-/* A command is one to three words and then its arguments. The words are matched one by one against the table, so what is
- * wrong is known to the word: of those that would fit in its place the nearest is named. */
+/* A command is one to three words and then its arguments. The words are matched one by one against
+ * the table, so what is wrong is known to the word: of those that would fit in its place the
+ * nearest is named. */
 #include "core/admin/admin.h"
 
 #include <stdbool.h>
@@ -20,35 +21,39 @@ struct command {
 
 static const struct command commands[] = {
 	{ { "key", "generate" }, { "PREFIX" }, admin_key_generate, "make a key to sign with",
-		"Writes the private key to PREFIX.pem (mode 0600) and the public one to PREFIX.pub.pem.\n"
-		"Nothing is overwritten. Keep the private key away from the machine that mounts the store.\n" },
+		"Writes the private key to PREFIX.pem (mode 0600), the public one to\n"
+		"PREFIX.pub.pem. Nothing is overwritten. Keep the private key away from the\n"
+		"machine that mounts the store.\n" },
 	{ { "store", "init" }, { "STORE" }, admin_store_init, "make the folders of a store",
-		"Makes STORE with models, trust, approvers, evidence, jobs and audit. What is there already\n"
-		"stays, and loses permissions it should not have.\n" },
+		"Makes STORE with models, trust, approvers, evidence, jobs and audit. What is\n"
+		"there already stays, and loses permissions it should not have.\n" },
 	{ { "store", "trust" }, { "STORE", "KEY.pub.pem" }, admin_store_trust,
 		"let a key's owner sign artifacts for a store",
-		"Puts the public key into STORE/trust as KEYID.pem. To end the trust, remove that file.\n" },
+		"Puts the public key into STORE/trust as KEYID.pem. To end the trust, remove\n"
+		"that file.\n" },
 	{ { "artifact", "import", "llama2c" }, { "WEIGHTS", "TOKENIZER", "STORE/models/ALIAS" },
 		admin_artifact_import_llama2c, "make an artifact from llama2.c's files",
-		"WEIGHTS is a version-0 export with float weights, TOKENIZER its tokenizer file. A golden run\n"
-		"is computed on the host, for the device to be checked against. The folder must not be there\n"
-		"yet; it appears whole or not at all. Sign it next.\n" },
-	{ { "artifact", "import", "package" }, { "DIR", "STORE/models/ALIAS" }, admin_artifact_import_package,
-		"make an artifact from a package folder",
-		"DIR has artifact.json, the manifest without its files, and the folders calbin, tokenizer and\n"
-		"golden, which are copied; the manifest then lists each file with size and SHA-256. The folder\n"
-		"must not be there yet; it appears whole or not at all. Sign it next.\n" },
+		"WEIGHTS is a version-0 export with float weights, TOKENIZER its tokenizer file.\n"
+		"A golden run is computed on the host, for the device to be checked against. The\n"
+		"folder must not be there yet; it appears whole or not at all. Sign it next.\n" },
+	{ { "artifact", "import", "package" }, { "DIR", "STORE/models/ALIAS" },
+		admin_artifact_import_package, "make an artifact from a package folder",
+		"DIR has artifact.json, the manifest without its files, and the folders calbin,\n"
+		"tokenizer and golden, which are copied; the manifest then lists each file with\n"
+		"size and SHA-256. The folder must not be there yet; it appears whole or not at\n"
+		"all. Sign it next.\n" },
 	{ { "artifact", "sign" }, { "DIR", "KEY.pem" }, admin_artifact_sign, "sign an artifact",
-		"DIR is STORE/models/ALIAS. The files are first checked against the manifest. The signature in\n"
-		"manifest.sig is over the bytes of manifest.json.\n" },
+		"DIR is STORE/models/ALIAS. The files are first checked against the manifest.\n"
+		"The signature in manifest.sig is over the bytes of manifest.json.\n" },
 	{ { "artifact", "verify" }, { "STORE", "ALIAS" }, admin_artifact_verify,
 		"check an artifact as the daemon does",
-		"Checks owners and modes, the signature by a key of STORE/trust, and each file.\n" },
-	{ { "artifact", "show" }, { "DIR" }, admin_artifact_show, "print what an artifact's manifest says",
+		"Checks owners and modes, the signature by a key of STORE/trust, each file.\n" },
+	{ { "artifact", "show" }, { "DIR" }, admin_artifact_show,
+		"print what an artifact's manifest says",
 		"DIR is STORE/models/ALIAS. The signature is not checked.\n" },
 };
 
-/* --- texts --------------------------------------------------------------------------------------- */
+/* --- texts ------------------------------------------------------------------------------------ */
 
 static void put_list(FILE *to, const char *const *list)
 {
@@ -113,7 +118,7 @@ int admin_failed(const struct admin_call *c, const struct fault *f, const struct
 	return ADMIN_FAILED;
 }
 
-/* --- finding the command ------------------------------------------------------------------------- */
+/* --- finding the command ---------------------------------------------------------------------- */
 
 static bool is_help(const char *arg)
 {
@@ -135,7 +140,8 @@ static int right_words(int n, char **words)
 	int right = 0;
 
 	for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
-		while (right < n && right < WORDS_MAX && begins_with(&commands[i], words, right + 1))
+		while (right < n && right < WORDS_MAX &&
+			begins_with(&commands[i], words, right + 1))
 			right++;
 	return right;
 }
@@ -194,7 +200,8 @@ static int dispatch(int argc, char **argv, FILE *out, FILE *err)
 			return run(&commands[i], argc - right, argv + right, out, err);
 	if (argc == right)
 		return put_commands(err, argv, right, ADMIN_USAGE);
-	return is_help(argv[right]) ? put_commands(out, argv, right, ADMIN_OK) : unknown(err, argv, right);
+	return is_help(argv[right]) ? put_commands(out, argv, right, ADMIN_OK)
+				    : unknown(err, argv, right);
 }
 
 int admin_main(int argc, char **argv, FILE *out, FILE *err)

@@ -14,7 +14,7 @@
 /* The whole program but for the streams. Returns its exit code. */
 int admin_main(int argc, char **argv, FILE *out, FILE *err);
 
-/* --- for the commands ---------------------------------------------------------------------------- */
+/* --- for the commands ------------------------------------------------------------------------- */
 
 struct admin_call {
 	char **args; /* as many as the command's row says */

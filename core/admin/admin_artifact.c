@@ -7,7 +7,7 @@
 #include "core/artifact.h"
 #include "core/files.h"
 
-/* --- import, sign, verify ------------------------------------------------------------------------ */
+/* --- import, sign, verify --------------------------------------------------------------------- */
 
 static int imported(const struct admin_call *c, int err, const char *dest, const struct fault *f)
 {
@@ -52,12 +52,13 @@ int admin_artifact_verify(const struct admin_call *c)
 
 	if (artifact_inspect(c->args[0], c->args[1], &a, &f, &detail))
 		return admin_failed(c, &f, &detail);
-	fprintf(c->out, "ok: %s, %zu files, signed by %s\n", a->alias, a->manifest->n_files, a->signer);
+	fprintf(c->out, "ok: %s, %zu files, signed by %s\n", a->alias, a->manifest->n_files,
+		a->signer);
 	artifact_free(a);
 	return ADMIN_OK;
 }
 
-/* --- show ---------------------------------------------------------------------------------------- */
+/* --- show ------------------------------------------------------------------------------------- */
 
 static int load_manifest(const char *path, struct buf *text, struct manifest **ret, struct fault *f)
 {
@@ -94,8 +95,8 @@ static void put_head(FILE *out, const struct manifest *m, const struct buf *text
 	put_versions(out, "firmware", m->firmwares, m->n_firmwares);
 	fprintf(out, "batch: %" PRIu32 "\n", m->batch);
 	if (m->kind == MANIFEST_LLM)
-		fprintf(out, "context_limit: %" PRIu32 "\nvocab_size: %" PRIu32 "\n", m->context_limit,
-			m->tokenizer.vocab_size);
+		fprintf(out, "context_limit: %" PRIu32 "\nvocab_size: %" PRIu32 "\n",
+			m->context_limit, m->tokenizer.vocab_size);
 	fprintf(out, "golden_runs: %zu\n", m->n_golden);
 }
 
@@ -118,8 +119,8 @@ static void put_manifest(FILE *out, const struct manifest *m, const struct buf *
 		put_tensors(out, "output", p->outputs, p->n_outputs);
 	}
 	for (size_t i = 0; i < m->n_files; i++)
-		fprintf(out, "file %zu: %s %" PRIu64 " bytes %s\n", i + 1, m->files[i].path, m->files[i].size,
-			m->files[i].sha256);
+		fprintf(out, "file %zu: %s %" PRIu64 " bytes %s\n", i + 1, m->files[i].path,
+			m->files[i].size, m->files[i].sha256);
 }
 
 int admin_artifact_show(const struct admin_call *c)

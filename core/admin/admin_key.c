@@ -28,17 +28,19 @@ static void place_done(struct place *p)
 static int find_place(const char *prefix, struct place *p, struct fault *f)
 {
 	const char *slash = strrchr(prefix, '/'), *name = slash ? slash + 1 : prefix;
-	AUTO_FREE char *folder = slash ? strndup(prefix, (size_t)(slash + 1 - prefix)) : strdup(".");
+	AUTO_FREE char *folder =
+		slash ? strndup(prefix, (size_t)(slash + 1 - prefix)) : strdup(".");
 
 	if (!name[0])
-		return fault_set(f, -EINVAL, "give a name after the last slash", "the prefix has no name");
+		return fault_set(
+			f, -EINVAL, "give a name after the last slash", "the prefix has no name");
 	if (!folder || asprintf(&p->private, "%s.pem", name) < 0 ||
 		asprintf(&p->public, "%s.pub.pem", name) < 0)
 		return fault_set(f, -ENOMEM, "free memory, then try again", "no memory");
 	p->folder = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (p->folder < 0)
-		return fault_set(f, -errno, "name a folder that is there", "cannot open the folder of the key: %s",
-			strerror(errno));
+		return fault_set(f, -errno, "name a folder that is there",
+			"cannot open the folder of the key: %s", strerror(errno));
 	return 0;
 }
 
@@ -47,8 +49,8 @@ static int cannot_write(struct fault *f, int err, const char *name)
 	if (err == -EEXIST)
 		return fault_set(f, err, "choose another prefix, or move the old key away",
 			"%s is there already", name);
-	return fault_set(f, err, "see that there is room and permission", "cannot write %s: %s", name,
-		strerror(-err));
+	return fault_set(f, err, "see that there is room and permission", "cannot write %s: %s",
+		name, strerror(-err));
 }
 
 /* Neither file without the other. */
@@ -105,6 +107,7 @@ int admin_key_generate(const struct admin_call *c)
 
 	if (generate(c->args[0], id, &f))
 		return admin_failed(c, &f, NULL);
-	fprintf(c->out, "ok: key %s in %s.pem (private) and %s.pub.pem\n", id, c->args[0], c->args[0]);
+	fprintf(c->out, "ok: key %s in %s.pem (private) and %s.pub.pem\n", id, c->args[0],
+		c->args[0]);
 	return ADMIN_OK;
 }

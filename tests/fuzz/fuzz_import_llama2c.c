@@ -1,4 +1,5 @@
-/* Any bytes as weights. What is taken is converted, and its golden run computed where that is quick. */
+/* Any bytes as weights. What is taken is converted, and its golden run computed where that is
+ * quick. */
 #include <errno.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -18,7 +19,8 @@ static void check(int ok)
 
 static void convert(const struct llama2c_weights *w)
 {
-	AUTO_BUF struct buf weights = BUF_INIT, program = BUF_INIT, template = BUF_INIT, in = BUF_INIT, out = BUF_INIT;
+	AUTO_BUF struct buf weights = BUF_INIT, program = BUF_INIT, template = BUF_INIT,
+			    in = BUF_INIT, out = BUF_INIT;
 	struct safetensors *s;
 	struct sim_program *p;
 	struct manifest *m;

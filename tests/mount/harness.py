@@ -1,4 +1,7 @@
-"""A mounted npufs for tests, and what tests do with it: run as another user, wait for jobs."""
+"""A mounted npufs for tests, and what tests do with it: run as another user, wait for jobs.
+
+A mark such as (K05-01) in a test names the case, of a collection of faults, that it was made from.
+"""
 
 import ctypes
 import json

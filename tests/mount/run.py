@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Runs the mount tests: run.py [-j N] [-k PATTERN] [-l].
 
-Every test is a function test_KIND__CONDITION__RESULT of a file test_*.py here. Each runs in a process,
-a mount namespace and a time limit of its own. BUILD names the build folder, SLOW stretches limits.
+Every test is a function test_KIND__CONDITION__RESULT of a file test_*.py here. Each runs in a
+process, a mount namespace and a time limit of its own. BUILD names the build folder, SLOW stretches
+limits.
 """
 
 import argparse

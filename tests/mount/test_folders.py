@@ -13,7 +13,8 @@ def fill(m, count, prefix="f"):
     """So many finished jobs."""
     for i in range(count):
         m.put(f"{prefix}{i}.txt", "x")
-    until(lambda: m.metric("npufs_jobs_queued") + m.metric("npufs_jobs_running") == 0, 30, "all ended")
+    until(lambda: m.metric("npufs_jobs_queued") + m.metric("npufs_jobs_running") == 0, 30,
+          "all ended")
 
 
 def test_listing__entries_removed_meanwhile__none_skipped():

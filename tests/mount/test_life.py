@@ -278,7 +278,7 @@ def test_hangup__terminal_closes__goes_on():
 
 
 def test_stop__job_ends_in_time__drained():
-    """A stop lets running jobs end, takes no new ones, and says so (design)."""
+    """A stop lets running jobs end, takes no new ones, and says so."""
     with Mount("sim_delay=20ms", "drain=20s") as m:
         m.put("a.txt", "t" * 40)
         m.runs("a")

@@ -10,7 +10,7 @@ from harness import (DELAY, LONG_REQUEST, U1, U2, Mount, as_user, equal, errno_o
 
 
 def test_queue__full__create_says_try_again():
-    """A shell sees it at the redirection (design)."""
+    """A shell sees it at the redirection."""
     with Mount(DELAY, "max_active=1", "queue=2") as m:
         m.put("run.json", LONG_REQUEST)
         m.runs("run")
@@ -29,7 +29,7 @@ def test_queue__full__create_says_try_again():
 
 
 def test_share__one_user_full__edquot_and_others_go_on():
-    """A user's share is the user's (design)."""
+    """A user's share is the user's."""
     need_root()
     with Mount(DELAY, "max_active=1", "user_queue=2") as m:
         as_user(U1, m.put, "run.json", LONG_REQUEST)
@@ -42,7 +42,7 @@ def test_share__one_user_full__edquot_and_others_go_on():
 
 
 def test_fairness__crowd_of_one_user__the_other_is_not_last():
-    """The queue is fair by user (design)."""
+    """The queue is fair by user."""
     need_root()
     with Mount("sim_delay=50ms", "max_active=1") as m:
         as_user(U1, lambda: [m.put(f"crowd{i}.txt", "x") for i in range(30)])
@@ -53,7 +53,7 @@ def test_fairness__crowd_of_one_user__the_other_is_not_last():
 
 
 def test_files__limit_reached__enospc_and_room_after_rm():
-    """Files and folders are counted (design)."""
+    """Files and folders are counted."""
     with Mount("max_files=5") as m:
         for i in range(5):
             m.put(f"f{i}.bin", "x")
@@ -100,7 +100,7 @@ def test_prompt__past_the_context__failed_with_field():
 
 
 def test_deadline__runs_or_waits__expired_on_time():
-    """deadline_ms covers queue and run (design)."""
+    """deadline_ms covers queue and run."""
     request = json.dumps({"prompt": "d" * 300, "deadline_ms": 600})
     with Mount(DELAY, "max_active=1") as m:
         m.put("run.json", request)
@@ -117,7 +117,7 @@ def test_deadline__runs_or_waits__expired_on_time():
 
 
 def test_priority__larger_number__runs_first():
-    """Of one user's jobs the important ones go first (design)."""
+    """Of one user's jobs the important ones go first."""
     with Mount(DELAY, "max_active=1") as m:
         m.put("run.txt", "123456")
         m.runs("run")
@@ -149,7 +149,7 @@ def test_log__one_condition_repeated__few_lines_and_no_prompt():
 
 
 def test_long_job__short_job_beside_it__not_stuck():
-    """Jobs are interleaved on the device (design)."""
+    """Jobs are interleaved on the device."""
     with Mount("sim_delay=10ms") as m:
         m.put("long.json", LONG_REQUEST)
         m.runs("long")

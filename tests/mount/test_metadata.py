@@ -32,7 +32,7 @@ def mode_of(m, name):
 
 
 def test_mode__default__private_whatever_the_umask():
-    """New files are private by default (K07-02, design)."""
+    """New files are private by default (K07-02)."""
     need_root()
     with Mount() as m:
         for umask in ("000", "022", "077"):
@@ -95,7 +95,7 @@ def test_not_offered__writing_fixed_files__refused_for_root_too():
 
 
 def test_folders__made_moved_removed__as_anywhere():
-    """Subfolders of jobs/ are folders; too deep is EMLINK (design)."""
+    """Subfolders of jobs/ are folders; too deep is EMLINK."""
     with Mount("max_depth=3") as m:
         os.makedirs(m.job("a/b/c"))
         equal(errno_of(os.mkdir, m.job("a/b/c/d")), errno.EMLINK, "too deep")

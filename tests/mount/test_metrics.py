@@ -103,7 +103,7 @@ def test_health__device_busy__answers_at_once():
 
 
 def test_readme__in_the_mount__names_what_is_there():
-    """The mount explains itself, and its lines work (design)."""
+    """The mount explains itself, and its lines work."""
     with Mount() as m:
         text = read(m.path + "/README")
         for name in os.listdir(m.path):

@@ -198,7 +198,7 @@ def test_stem__two_suffixes__second_refused():
 
 
 def test_results__created_or_renamed_by_hand__refused():
-    """Users may read and remove results, not make them (design)."""
+    """Users may read and remove results, not make them."""
     with Mount() as m:
         for name in ("a.out", "a.err", "a.status", "a.stream"):
             equal(m.send(name, "mine"), errno.EPERM, name)
@@ -214,7 +214,7 @@ def test_results__created_or_renamed_by_hand__refused():
 
 
 def test_results__removed_by_hand__gone_until_the_next_run():
-    """Results may be removed one by one; the request stays (design)."""
+    """Results may be removed one by one; the request stays."""
     with Mount() as m:
         m.put("a.txt", "text")
         m.done("a")

@@ -129,7 +129,8 @@ def test_access__every_kind_of_file_and_user__agrees_with_open():
             m.done(stem)
             os.chmod(m.job(stem + ".txt"), mode)
         files = [m.job(n) for n in m.list()]
-        files += [os.path.join(m.path, n) for n in ("health", "README", "metrics", "models/echo/state")]
+        files += [os.path.join(m.path, n)
+                  for n in ("health", "README", "metrics", "models/echo/state")]
         for uid in (0, U1, U2):
             for path in files:
                 equal(as_user(uid, agrees, path), [], f"uid {uid}")
@@ -144,7 +145,7 @@ def open_fuse_device(m):
 
 
 def test_mounted_by_a_user__that_user_alone():
-    """A user's mount serves the user; others are refused at once (K08-07, design)."""
+    """A user's mount serves the user; others are refused at once (K08-07)."""
     need_root()
     uid = pwd.getpwnam("nobody").pw_uid  # fusermount3 asks for the user's name
     m = Mount(uid=uid, wait=False)

@@ -91,7 +91,8 @@ def test_small_reads__metrics__one_text_whatever_the_buffer():
             assert text.endswith("\n"), text[-80:]
             for line in text.splitlines():
                 assert line.startswith("# ") or len(line.split(" ")) == 2, line
-            equal(ok(f"dd status=none bs={bs} if={m.path}/health").split("\n")[0], "ready", "health")
+            health = ok(f"dd status=none bs={bs} if={m.path}/health")
+            equal(health.split("\n")[0], "ready", "health")
 
 
 def test_status__each_change__new_size_and_time():
@@ -147,7 +148,7 @@ def test_ioctl__terminal_probes__not_a_terminal():
         equal(ok(["python3", m.job("code.out")]), "ran\n", "a script as output")
 
 
-# --- waiting ------------------------------------------------------------------------------------------
+# --- waiting -------------------------------------------------------------------------------
 
 
 def test_waiting__sixty_four_readers__the_mount_answers_at_once():
@@ -276,7 +277,7 @@ def test_stream__polled_without_waiting__ready_for_each_new_piece():
 
 
 def test_listing__output__only_when_it_is_complete():
-    """`ls *.out` and `test -e` poll; nobody reads half a result (design)."""
+    """`ls *.out` and `test -e` poll; nobody reads half a result."""
     with Mount(DELAY) as m:
         m.put("a.json", STREAMED)
         m.runs("a")

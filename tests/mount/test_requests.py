@@ -40,7 +40,8 @@ BAD = (
     (b'{"promt":"x"}', E.EINVAL, "promt", None, "prompt"),
     (b'{"prompt":"x","max_new_token":1}', E.EINVAL, "max_new_token", None, "max_new_tokens"),
     (b'{"prompt":"x","prompt":"y"}', E.EINVAL, "prompt", "14", "twice"),
-    (b'{"prompt":"x","max_tokens":1,"max_new_tokens":1}', E.EINVAL, "max_new_tokens", "46", "twice"),
+    (b'{"prompt":"x","max_tokens":1,"max_new_tokens":1}', E.EINVAL, "max_new_tokens", "46",
+     "twice"),
     with_offset(b'{"prompt":"x","max_new_tokens":0}', b"0}", E.ERANGE, "max_new_tokens", ""),
     with_offset(b'{"prompt":"x","temperature":2.5}', b"2.5", E.ERANGE, "temperature", ""),
     with_offset(b'{"prompt":"x","top_p":0}', b"0}", E.ERANGE, "top_p", ""),
@@ -151,9 +152,10 @@ def test_json__byte_order_mark_and_crlf__accepted():
 def test_text__not_utf8__refused():
     """Bytes that are no text are refused with their place (K14-02)."""
     with Mount() as m:
-        for text, want, offset in ((b"\xc0\xaf\xed\xa0\x80", E.EILSEQ, "0"), (b"ab\xff", E.EILSEQ, "2"),
-                                   (b"nul\0byte", E.EINVAL, "3"), (b"cut \xe2\x82", E.EILSEQ, "4"),
-                                   (b"\n", E.EINVAL, "0"), (BOM + b"\r\n", E.EINVAL, "0")):
+        rows = ((b"\xc0\xaf\xed\xa0\x80", E.EILSEQ, "0"), (b"ab\xff", E.EILSEQ, "2"),
+                (b"nul\0byte", E.EINVAL, "3"), (b"cut \xe2\x82", E.EILSEQ, "4"),
+                (b"\n", E.EINVAL, "0"), (BOM + b"\r\n", E.EINVAL, "0"))
+        for text, want, offset in rows:
             _, status, err = refusal(m, "bu.txt", text)
             equal((status["error"].split()[0], err["offset"]), (str(want), offset), str(text))
         m.put("split.txt", "")

@@ -62,7 +62,7 @@ def test_rerun__same_size__new_text_through_old_and_new_opens():
 
 
 def test_rerun__reader_of_the_old_run__keeps_the_old_text():
-    """An open result belongs to its run (design)."""
+    """An open result belongs to its run."""
     with Mount() as m:
         m.put("r.txt", "first")
         m.done("r")
