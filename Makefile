@@ -108,8 +108,11 @@ test: ## unit, mount, document and layer tests
 	@$(MAKE) --no-print-directory check-layers unit mount-test docs-test fuzz-short
 
 # A test program that fails stops the rest from being called passed, not from being run.
-unit: programs $(UNITS) ## the unit tests; T=pattern chooses
-	@failed=0; for t in $(filter %$(T)%,$(UNITS)); do \
+CHOSEN := $(foreach u,$(UNITS),$(if $(T),$(if $(findstring $(T),$(notdir $u)),$u),$u))
+
+unit: programs $(CHOSEN) ## the unit tests; T=pattern chooses
+	@[ -n "$(CHOSEN)" ] || { echo "no unit test has \"$(T)\" in its name"; exit 1; }
+	@failed=0; for t in $(CHOSEN); do \
 		echo "== $$(basename $$t)"; timeout 300 $$t || failed=1; done; exit $$failed
 
 mount-test: programs $(TOOLS) ## tests on real mounts (root); T=pattern chooses
@@ -123,23 +126,28 @@ check-layers: ## who may include whom
 
 # --- fuzzing: libFuzzer, so clang ------------------------------------------------------------------
 
-FUZZ_CC     ?= clang
-FUZZ_BUILD  := build/fuzz
-FUZZ_FLAGS  := -std=gnu11 -O1 -g -I. -D_GNU_SOURCE -fsanitize=fuzzer,address,undefined \
-	-fno-sanitize-recover=undefined
+FUZZ_CC      ?= clang
+FUZZ_BUILD   := build/fuzz
+FUZZ_FLAGS   := -std=gnu11 -O1 -g -I. -D_GNU_SOURCE -fno-sanitize-recover=undefined
 FUZZ_SECONDS ?= 60
-FUZZERS     := $(patsubst tests/fuzz/%.c,$(FUZZ_BUILD)/%,$(FUZZ_SRC))
+FUZZERS      := $(patsubst tests/fuzz/%.c,$(FUZZ_BUILD)/%,$(FUZZ_SRC))
+FUZZ_OBJ     := $(patsubst %.c,$(FUZZ_BUILD)/%.o,$(CORE_SRC))
 
-$(FUZZ_BUILD)/%: tests/fuzz/%.c $(CORE_SRC) $(wildcard core/*.h core/*.def)
+$(FUZZ_BUILD)/core/%.o: core/%.c
 	@mkdir -p $(@D)
-	@echo "  FUZZ  $@"
-	$(Q)$(FUZZ_CC) $(FUZZ_FLAGS) -o $@ $< $(CORE_SRC) $(LDLIBS_CORE)
+	$(Q)$(FUZZ_CC) $(FUZZ_FLAGS) -fsanitize=fuzzer-no-link,address,undefined -MMD -MP -c -o $@ $<
+
+$(FUZZ_BUILD)/fuzz_%: tests/fuzz/fuzz_%.c $(FUZZ_OBJ)
+	$(if $(Q),@echo "  FUZZ  $@")
+	$(Q)$(FUZZ_CC) $(FUZZ_FLAGS) -fsanitize=fuzzer,address,undefined -o $@ $^ $(LDLIBS_CORE)
 
 fuzz: $(FUZZERS) ## run every fuzz target for FUZZ_SECONDS=
-	@for t in $(FUZZERS); do n=$${t##*/fuzz_}; mkdir -p $(FUZZ_BUILD)/corpus_$$n; echo "== fuzz_$$n"; \
-		$$t -max_total_time=$(FUZZ_SECONDS) -print_final_stats=0 -verbosity=0 \
-			-artifact_prefix=$(FUZZ_BUILD)/ $(FUZZ_BUILD)/corpus_$$n \
-			$$(ls -d tests/fuzz/seeds_$$n tests/fuzz/crashes_$$n 2>/dev/null) || exit 1; done
+	@for t in $(FUZZERS); do n=$${t##*/fuzz_}; mkdir -p $(FUZZ_BUILD)/corpus_$$n; \
+		$$t -max_total_time=$(FUZZ_SECONDS) -print_final_stats=1 -artifact_prefix=$(FUZZ_BUILD)/ \
+			$(FUZZ_BUILD)/corpus_$$n $$(ls -d tests/fuzz/seeds_$$n tests/fuzz/crashes_$$n 2>/dev/null) \
+			>$(FUZZ_BUILD)/log_$$n 2>&1 || { tail -50 $(FUZZ_BUILD)/log_$$n; exit 1; }; \
+		echo "fuzz_$$n: $$(sed -n 's/^stat::number_of_executed_units: *//p' $(FUZZ_BUILD)/log_$$n) runs, no fault"; \
+	done
 
 fuzz-short: ## the same, a few seconds each; kept crashes first
 	@if command -v $(FUZZ_CC) >/dev/null; then \
@@ -155,11 +163,11 @@ coverage: ## line coverage of the unit tests (lcov)
 	@$(MAKE) --no-print-directory BUILD=build/coverage OPT="-O0 --coverage" LDFLAGS=--coverage unit
 	@lcov -q -c -d build/coverage -o build/coverage.info && lcov --summary build/coverage.info
 
-lint: ## cppcheck, clang's warnings, and the format of what is new
-	@cppcheck -q --enable=warning,performance,portability --inline-suppr --error-exitcode=1 \
-		--suppress=missingIncludeSystem --std=c11 -I. -D_GNU_SOURCE core fs mountopts
+lint: ## cppcheck, and both compilers with every warning an error
+	@cppcheck -q --enable=warning,performance,portability --error-exitcode=1 --std=c11 -I. -D_GNU_SOURCE \
+		--suppress=missingIncludeSystem --suppressions-list=tests/cppcheck.txt core fs mountopts
 	@$(MAKE) --no-print-directory CC=clang WERROR=1 programs
-	@$(MAKE) --no-print-directory BUILD=build/werror WERROR=1 programs
+	@$(MAKE) --no-print-directory BUILD=build/werror WERROR=1 programs $(patsubst $(BUILD)/%,build/werror/%,$(UNITS) $(TOOLS))
 
 install: programs ## to DESTDIR and PREFIX
 	install -D -m 755 $(BUILD)/npufs $(DESTDIR)$(PREFIX)/sbin/npufs

@@ -36,8 +36,8 @@ struct job {
 	bool out_is_stream;
 	struct job_outcome outcome; /* .out stays NULL */
 	char request_sha256[SHA256_HEX_SIZE], output_sha256[SHA256_HEX_SIZE];
-	char request_id[129];
-	struct fault fault;
+	char *request_id;    /* NULL: it gave none */
+	struct fault *fault; /* NULL unless it ended badly */
 	struct job_waiter *waiters;
 };
 
@@ -57,7 +57,6 @@ struct job *job_new(uint32_t uid, uint32_t gid, enum job_format format)
 	j->format = format;
 	j->order.model = -1;
 	j->made = clock_wall();
-	j->fault = (struct fault)FAULT_NONE;
 	return j;
 }
 
@@ -77,6 +76,8 @@ void job_put(struct job *j)
 		sha256_finish(j->stream_digest, j->output_sha256);
 	buf_done(&j->stream);
 	buf_done(&j->out);
+	free(j->request_id);
+	free(j->fault);
 	lock_done(&j->lock);
 	free(j);
 }
@@ -199,8 +200,11 @@ bool job_start(struct job *j, uint64_t generation)
 
 void job_set_request_id(struct job *j, const char *id)
 {
+	char *copy = id[0] ? strdup(id) : NULL; /* without memory it is not shown */
+
 	lock_take(&j->lock);
-	strncpy(j->request_id, id, sizeof j->request_id - 1);
+	free(j->request_id);
+	j->request_id = copy;
 	lock_drop(&j->lock);
 }
 
@@ -281,27 +285,54 @@ static void store_outcome(struct job *j, const struct job_outcome *outcome)
 }
 
 static void end_locked(struct job *j, enum job_state state, const struct job_outcome *outcome,
-	const struct fault *why)
+	struct fault *why)
 {
+	char digest[SHA256_HEX_SIZE];
+
 	j->state = state;
 	j->ended = clock_wall();
 	j->ended_mono = clock_mono();
+	j->fault = why;
 	if (outcome)
 		store_outcome(j, outcome);
-	if (j->out_is_stream && j->stream_digest)
-		sha256_finish(take_ptr(j->stream_digest), j->output_sha256);
-	if (why)
-		j->fault = *why;
-	if (j->fault.err == -EAGAIN) /* from a result that means "not yet": its reader would ask for ever */
-		j->fault.err = -EBUSY;
+	if (j->stream_digest) {
+		sha256_finish(take_ptr(j->stream_digest), digest);
+		if (j->out_is_stream)
+			memcpy(j->output_sha256, digest, sizeof digest);
+	}
 	if (state != JOB_DONE) /* half a result is no result */
 		buf_done(&j->stream);
+}
+
+/* Most jobs end well and keep none. Without memory for it a job still ends, and says so. */
+static struct fault *keep_fault(const struct fault *why)
+{
+	struct fault *f = malloc(sizeof *f);
+
+	if (!f)
+		return NULL;
+	*f = *why;
+	if (f->err == -EAGAIN) /* from a result that means "not yet": its reader would ask for ever */
+		f->err = -EBUSY;
+	return f;
+}
+
+static struct fault fault_of(const struct job *j)
+{
+	struct fault f = FAULT_NONE;
+
+	if (j->fault)
+		return *j->fault;
+	if (job_state_ended(j->state) && j->state != JOB_DONE)
+		fault_set(&f, -ENOMEM, "send it again later", "no memory for the reason");
+	return f;
 }
 
 bool job_end(struct job *j, enum job_state state, const struct job_outcome *outcome,
 	const struct fault *why)
 {
 	struct job_waiter *ripe = NULL;
+	struct fault *kept = why ? keep_fault(why) : NULL;
 	char digest[SHA256_HEX_SIZE] = "";
 	bool first;
 
@@ -312,10 +343,11 @@ bool job_end(struct job *j, enum job_state state, const struct job_outcome *outc
 	first = !job_state_ended(j->state);
 	if (first) {
 		memcpy(j->output_sha256, digest, sizeof digest);
-		end_locked(j, state, outcome, why);
+		end_locked(j, state, outcome, take_ptr(kept));
 		ripe = take_ripe_locked(j);
 	}
 	lock_drop(&j->lock);
+	free(kept);
 	wake_all(ripe);
 	return first;
 }
@@ -394,7 +426,7 @@ ssize_t job_read(struct job *j, enum job_result what, size_t offset, char *ret, 
 		return read_error(j, offset, ret, size);
 	lock_take(&j->lock);
 	if (job_state_ended(j->state) && j->state != JOB_DONE)
-		n = j->fault.err;
+		n = fault_of(j).err;
 	else if (what == JOB_STREAM || j->out_is_stream)
 		n = (ssize_t)copy_part(&j->stream, offset, ret, size);
 	else
@@ -429,8 +461,9 @@ static void look_locked(const struct job *j, struct job_view *v)
 	v->request_size = blob_len(j->order.request);
 	memcpy(v->request_sha256, j->request_sha256, sizeof v->request_sha256);
 	memcpy(v->output_sha256, j->output_sha256, sizeof v->output_sha256);
-	memcpy(v->request_id, j->request_id, sizeof v->request_id);
-	v->fault = j->fault;
+	if (j->request_id)
+		strncpy(v->request_id, j->request_id, sizeof v->request_id - 1);
+	v->fault = fault_of(j);
 }
 
 void job_look(struct job *j, struct job_view *ret)

@@ -153,7 +153,7 @@ static bool row_listed(const struct tree_node *n, enum job_row row)
 	case ROW_ERR:
 		return job_state_ended(s) && s != JOB_DONE;
 	case ROW_STREAM:
-		return job_order(n->job)->stream && (s == JOB_DONE || s == JOB_RUNNING);
+		return (s == JOB_DONE || s == JOB_RUNNING) && job_order(n->job)->stream;
 	default:
 		return false;
 	}
