@@ -16,7 +16,7 @@
 #include "core/files.h"
 #include "core/mem.h"
 
-#define EXTRAS_NAMED_MAX 20 /* in the detail */
+#define EXTRAS_NAMED_MAX    20 /* in the detail */
 #define SIGNATURE_MAX_BYTES 4096
 
 /* --- refusals --------------------------------------------------------------------------------- */
@@ -75,8 +75,8 @@ int artifact_refuse(const struct findings *to, int err, const char *what, const 
 	return artifact_code(to, err);
 }
 
-int artifact_refuse_missing(
-	const struct findings *to, int err, const char *what, const char *if_missing)
+int artifact_refuse_missing(const struct findings *to, int err, const char *what,
+	const char *if_missing)
 {
 	artifact_refuse(to, err, what, NULL);
 	if (err == -ENOENT && to->f)
@@ -94,8 +94,8 @@ struct content {
 
 #define WHAT_SIZE 64
 
-static const char *what_is(
-	const struct manifest *m, const struct file_spec *file, char ret[WHAT_SIZE])
+static const char *what_is(const struct manifest *m, const struct file_spec *file,
+	char ret[WHAT_SIZE])
 {
 	if (file)
 		snprintf(ret, WHAT_SIZE, "file number %zu of the manifest",
@@ -206,7 +206,8 @@ static int open_artifact(const char *store, const char *alias, int *ret_store, i
 		return artifact_refuse_missing(to, err, "the store's models folder", MAKE_STORE);
 	err = files_open_folder(models, alias, FILES_OWN, ret_dir);
 	return err ? artifact_refuse_missing(to, err, "the artifact's folder",
-			     "use an alias that the store's models folder has") : 0;
+			     "use an alias that the store's models folder has")
+		   : 0;
 }
 
 static int load_part(int dir, const char *name, uint64_t most, const char *what, struct buf *ret,
@@ -219,8 +220,8 @@ static int load_part(int dir, const char *name, uint64_t most, const char *what,
 
 static int load_signature(int dir, struct buf *ret, const struct findings *to)
 {
-	int err = load_part(
-		dir, SIGNATURE_FILE, SIGNATURE_MAX_BYTES, "the manifest's signature", ret, to);
+	int err = load_part(dir, SIGNATURE_FILE, SIGNATURE_MAX_BYTES, "the manifest's signature",
+		ret, to);
 
 	if (err == -ENOENT)
 		return artifact_refuse_missing(to, err, "the manifest's signature",

@@ -21,7 +21,7 @@
 
 struct artifact {
 	char alias[ALIAS_MAX + 1];
-	char *dir;               /* absolute path; never shown to users of the mount */
+	char *dir; /* absolute path; never shown to users of the mount */
 	struct manifest *manifest;
 	char sha256[SHA256_HEX_SIZE]; /* of the manifest's bytes: the artifact's identity */
 	char signer[KEY_ID_SIZE];

@@ -208,8 +208,8 @@ static int check(const struct buf *text, bool need_files, struct fault *f)
 }
 
 /* The template is checked before anything is done with it, the manifest as its readers will. */
-int artifact_build_manifest(
-	struct artifact_build *b, const char *template, size_t len, struct fault *f)
+int artifact_build_manifest(struct artifact_build *b, const char *template, size_t len,
+	struct fault *f)
 {
 	AUTO_BUF struct buf given = BUF_INIT, text = BUF_INIT;
 	int err;

@@ -24,8 +24,8 @@ struct findings {
  * into the detail. Returns err. */
 int artifact_refuse(const struct findings *to, int err, const char *what, const char *name);
 /* The same for what the administrator makes, with how to make it where it is missing; no detail. */
-int artifact_refuse_missing(
-	const struct findings *to, int err, const char *what, const char *if_missing);
+int artifact_refuse_missing(const struct findings *to, int err, const char *what,
+	const char *if_missing);
 #define MAKE_STORE "make it with npufs-admin store init"
 /* Set the device's code that has the meaning of `err`, and return err. */
 int artifact_code(const struct findings *to, int err);

@@ -41,8 +41,8 @@ static int check_tokenizer(const struct buf *file, uint32_t vocab, struct fault 
 
 static int no_memory(struct fault *f)
 {
-	return fault_set(
-		f, -ENOMEM, "free memory, then try again", "no memory to convert the model");
+	return fault_set(f, -ENOMEM, "free memory, then try again",
+		"no memory to convert the model");
 }
 
 /* --- the package ------------------------------------------------------------------------------ */
@@ -83,8 +83,8 @@ static int add_all(struct artifact_build *b, const struct llama2c_weights *w,
 	if (!err)
 		err = add_made(b, "calbin/weights.safetensors", import_llama2c_safetensors, w, f);
 	if (!err)
-		err = artifact_build_file(
-			b, "tokenizer/tokenizer.bin", tokenizer->data, tokenizer->len, f);
+		err = artifact_build_file(b, "tokenizer/tokenizer.bin", tokenizer->data,
+			tokenizer->len, f);
 	if (!err)
 		err = add_golden(b, w, &valid, f);
 	if (err)

@@ -67,7 +67,8 @@ static int load_public_key(const char *path, struct key **ret, struct fault *f)
 			"cannot read the key: %s", strerror(-err));
 	err = key_from_public_pem(buf_text(&pem), pem.len, ret);
 	return err ? fault_set(f, err, "name the .pub.pem of npufs-admin key generate",
-			     "this is no Ed25519 public key in PEM") : 0;
+			     "this is no Ed25519 public key in PEM")
+		   : 0;
 }
 
 static int open_trust(const char *store, int *ret_fd, struct fault *f)
@@ -226,7 +227,8 @@ static int read_key_file(const char *path, struct buf *ret, struct fault *f)
 	if (!err)
 		err = files_read(fd, PEM_MAX_BYTES, ret);
 	return err ? fault_set(f, err, "name a key of npufs-admin key generate",
-			     "cannot read the private key: %s", strerror(-err)) : 0;
+			     "cannot read the private key: %s", strerror(-err))
+		   : 0;
 }
 
 static int load_key(const char *path, struct key **ret, struct fault *f)
@@ -273,7 +275,8 @@ static int write_signature(int dir, const struct key *k, const struct findings *
 	if (!err)
 		err = files_replace(dir, SIGNATURE_FILE, 0644, sig.data, sig.len);
 	return err ? fault_set(to->f, err, "see that there is room and permission, then try again",
-			     "cannot write the signature: %s", strerror(-err)) : 0;
+			     "cannot write the signature: %s", strerror(-err))
+		   : 0;
 }
 
 int artifact_sign(const char *dir, const char *key_path, struct fault *f, struct buf *detail)
@@ -284,8 +287,8 @@ int artifact_sign(const char *dir, const char *key_path, struct fault *f, struct
 	int err = files_open_root(dir, FILES_OWN, &fd);
 
 	if (err)
-		return artifact_refuse_missing(
-			&to, err, "the artifact's folder", "name STORE/models/ALIAS");
+		return artifact_refuse_missing(&to, err, "the artifact's folder",
+			"name STORE/models/ALIAS");
 	err = load_key(key_path, &k, f);
 	if (err)
 		return err;

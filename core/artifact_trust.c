@@ -99,8 +99,8 @@ static int load_key(int trust, const char *name, struct key **ret, const struct 
 }
 
 /* Look at one entry; the key that is looked for goes to *ret. */
-static int try_key(
-	int trust, const char *name, const char *id, struct key **ret, const struct findings *to)
+static int try_key(int trust, const char *name, const char *id, struct key **ret,
+	const struct findings *to)
 {
 	char have[KEY_ID_SIZE];
 	struct key *k;

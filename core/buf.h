@@ -15,7 +15,10 @@ struct buf {
 	bool failed;
 };
 
-#define BUF_INIT { NULL, 0, 0, false }
+#define BUF_INIT \
+	{ \
+		NULL, 0, 0, false \
+	}
 #define AUTO_BUF __attribute__((cleanup(buf_done)))
 
 void buf_done(struct buf *b);

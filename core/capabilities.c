@@ -26,7 +26,8 @@ static const struct capability calls[] = {
 	{ "createInputBuf", "C0", "one a program, checked" },
 	{ "createOutputBuf", "C0", "one a program, checked; never moved" },
 	{ "SliceTensorByName", "C0", "bounds and alignment checked first" },
-	{ "MapBuf, SliceTensor, UndoSlice", "C1", "never used: not to be mixed with the slices by name" },
+	{ "MapBuf, SliceTensor, UndoSlice", "C1",
+		"never used: not to be mixed with the slices by name" },
 	{ "ResetAllTensors", "C0", "after every inference" },
 	{ "SetCsrByName", "C0", "both bounds checked first; its code decides" },
 	{ "GetCsrValueByName", "C1", "never used: 0 is a value and an error" },
@@ -59,10 +60,12 @@ static const struct capability kv[] = {
 
 static const struct capability unknowns[] = {
 	{ "error to recovery", "unproven", "the table of errors, widest reach first" },
-	{ "Wait: time-out, cancel, end of DMA", "unproven", "buffers stay untouched until it returns" },
+	{ "Wait: time-out, cancel, end of DMA", "unproven",
+		"buffers stay untouched until it returns" },
 	{ "status: atomicity", "unproven", "read once, after Wait; buffers are reused only then" },
 	{ "Ping/Pong: depth, order, isolation", "unproven", "one in flight" },
-	{ "why Apply fails, KV after a failure", "unproven", "committed length again, verified, or freed" },
+	{ "why Apply fails, KV after a failure", "unproven",
+		"committed length again, verified, or freed" },
 	{ "reach of the three resets", "unproven", "none is automatic" },
 	{ "trace and counters: schema, units, clocks", "unproven", "not offered" },
 	{ "calls only the PDF has", "unproven", "never called" },
@@ -77,8 +80,9 @@ static void put_table(struct buf *out, const char *title, const struct capabilit
 
 void capabilities_render(struct buf *out)
 {
-	buf_puts(out, "levels: C0 proven, C1 present but unproven, C3 planned for several boards, "
-		      "C4 privileged or absent\n");
+	buf_puts(out,
+		"levels: C0 proven, C1 present but unproven, C3 planned for several boards, "
+		"C4 privileged or absent\n");
 	put_table(out, "calls:", calls, ARRAY_SIZE(calls));
 	put_table(out, "kv:", kv, ARRAY_SIZE(kv));
 	put_table(out, "unknown until the vendor says:", unknowns, ARRAY_SIZE(unknowns));

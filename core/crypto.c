@@ -164,8 +164,8 @@ int key_generate(struct key **ret)
 
 typedef EVP_PKEY *pem_reader(BIO *, EVP_PKEY **, pem_password_cb *, void *);
 
-static int key_from_pem(
-	const char *pem, size_t len, pem_reader *read, bool private, struct key **ret)
+static int key_from_pem(const char *pem, size_t len, pem_reader *read, bool private,
+	struct key **ret)
 {
 	EVP_PKEY *pkey;
 	BIO *bio;
@@ -213,8 +213,8 @@ int key_private_pem(const struct key *k, struct buf *out)
 	bio = BIO_new(BIO_s_secmem());
 	if (!bio)
 		return -ENOMEM;
-	return take_bio(
-		bio, PEM_write_bio_PKCS8PrivateKey(bio, k->pkey, NULL, NULL, 0, NULL, NULL), out);
+	return take_bio(bio, PEM_write_bio_PKCS8PrivateKey(bio, k->pkey, NULL, NULL, 0, NULL, NULL),
+		out);
 }
 
 int key_public_pem(const struct key *k, struct buf *out)

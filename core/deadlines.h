@@ -17,10 +17,10 @@ struct deadlines {
 	size_t len, cap;
 };
 
-int deadlines_add(struct deadlines *d, struct deadline *item);   /* 0 or -ENOMEM */
+int deadlines_add(struct deadlines *d, struct deadline *item);     /* 0 or -ENOMEM */
 void deadlines_remove(struct deadlines *d, struct deadline *item); /* nothing when it is not in */
-int64_t deadlines_next(const struct deadlines *d);               /* INT64_MAX when empty */
-struct deadline *deadlines_pop(struct deadlines *d);             /* NULL when empty */
+int64_t deadlines_next(const struct deadlines *d);                 /* INT64_MAX when empty */
+struct deadline *deadlines_pop(struct deadlines *d);               /* NULL when empty */
 void deadlines_done(struct deadlines *d);
 
 #endif

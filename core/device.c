@@ -70,16 +70,18 @@ const char *device_call_name(enum device_call call)
 
 static bool ops_complete(const struct device_ops *o)
 {
-	bool kv = o->create_kv && o->destroy_kv && o->kv_can_allocate && o->kv_allocate && o->kv_free &&
-		o->kv_remove_tokens_at_end && o->kv_exists && o->kv_apply && o->kv_seq_len && o->kv_clear;
+	bool kv = o->create_kv && o->destroy_kv && o->kv_can_allocate && o->kv_allocate &&
+		o->kv_free && o->kv_remove_tokens_at_end && o->kv_exists && o->kv_apply &&
+		o->kv_seq_len && o->kv_clear;
 
 	return o->name && o->create_vdevice && o->status && o->get_device_info &&
 		o->reset_configuration && o->shutdown && o->create_calbin && o->destroy_calbin &&
-		o->model_count && o->model_at && o->get_model_by_name && o->get_llm_info && o->version &&
-		o->model_info && o->configure && o->create_input_buf && o->create_output_buf &&
-		o->destroy_input_buf && o->destroy_output_buf && o->slice_input && o->slice_output &&
-		o->reset_input && o->reset_output && o->set_csr && o->get_csr && o->infer && o->wait &&
-		o->run_status && (kv || !o->create_kv);
+		o->model_count && o->model_at && o->get_model_by_name && o->get_llm_info &&
+		o->version && o->model_info && o->configure && o->create_input_buf &&
+		o->create_output_buf && o->destroy_input_buf && o->destroy_output_buf &&
+		o->slice_input && o->slice_output && o->reset_input && o->reset_output &&
+		o->set_csr && o->get_csr && o->infer && o->wait && o->run_status &&
+		(kv || !o->create_kv);
 }
 
 static enum npu_error first_status(struct device *d)
@@ -145,7 +147,7 @@ void device_versions(const struct device *d, struct device_info *ret)
 	*ret = d->info;
 }
 
-/* --- calbin -------------------------------------------------------------------------------------- */
+/* --- calbin ----------------------------------------------------------------------------------- */
 
 enum npu_error device_load(struct device *d, const char *path)
 {
@@ -236,7 +238,7 @@ void device_golden(struct device *d, const char *model, struct buf *ret_in, stru
 		d->ops->get_golden_output(d->calbin, model, ret_out);
 }
 
-/* --- slots --------------------------------------------------------------------------------------- */
+/* --- slots ------------------------------------------------------------------------------------ */
 
 static enum npu_error slot_buffers(struct slot *s, const struct device_ops *ops)
 {
@@ -292,7 +294,8 @@ static enum npu_error slice_check(const struct tensor_spec *tensors, size_t n, s
 
 	if (bytes < 0)
 		return NPU_INVALID_VALUE;
-	if (size == 0 || offset > (uint64_t)bytes || size > (uint64_t)bytes - offset || size > capacity)
+	if (size == 0 || offset > (uint64_t)bytes || size > (uint64_t)bytes - offset ||
+		size > capacity)
 		return NPU_OUT_OF_RANGE;
 	if (offset % DEVICE_SLICE_ALIGN || size % DEVICE_SLICE_ALIGN)
 		return NPU_INVALID_VALUE;
@@ -320,7 +323,8 @@ enum npu_error device_slot_out(struct slot *s, size_t output, void *host, size_t
 	if (code || s->submitted)
 		return code ? code : NPU_DEVICE_BUSY;
 	count(CALL_SLICE);
-	return s->device->ops->slice_output(s->out, s->info->outputs[output].name, host, offset, size);
+	return s->device->ops->slice_output(s->out, s->info->outputs[output].name, host, offset,
+		size);
 }
 
 enum npu_error device_slot_lengths(struct slot *s, uint32_t past, uint32_t cur)
@@ -373,7 +377,7 @@ void device_slot_reset(struct slot *s)
 	s->device->ops->reset_output(s->out);
 }
 
-/* --- KV ------------------------------------------------------------------------------------------ */
+/* --- KV --------------------------------------------------------------------------------------- */
 
 enum npu_error device_kv_open(struct device *d)
 {

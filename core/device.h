@@ -37,7 +37,8 @@ enum device_run { RUN_DEFAULT, RUN_PENDING, RUN_RUNNING, RUN_DONE, RUN_DONE_CCU_
 
 struct model_info {
 	const char *name;
-	const char *type; /* "prefill", "decode", "kv_update", "graph"; known to be wrong at times */
+	const char
+		*type; /* "prefill", "decode", "kv_update", "graph"; known to be wrong at times */
 	const struct tensor_spec *inputs, *outputs;
 	size_t n_inputs, n_outputs;
 	const char *csrs[DEVICE_MAX_CSRS];
@@ -66,23 +67,27 @@ struct kv_seq_info {
 
 struct device_ops {
 	const char *name;
-	const char *summary;     /* one line for `version` and the documents */
-	bool measuring_only;     /* answers are not inference; `health` and `version` say so */
-	const char *own_manifest; /* JSON of a built-in artifact for a backend that takes none; else NULL */
+	const char *summary; /* one line for `version` and the documents */
+	bool measuring_only; /* answers are not inference; `health` and `version` say so */
+	const char *
+		own_manifest; /* JSON of a built-in artifact for a backend that takes none; else NULL */
 
 	/* --- VirtualDevice. NULL handle and an error, never a NULL with NPU_SUCCESS. ----------------- */
-	enum npu_error (*create_vdevice)(const struct device_params *p, struct vdevice **ret); /* may block */
+	enum npu_error (*create_vdevice)(const struct device_params *p,
+		struct vdevice **ret);               /* may block */
 	enum npu_error (*status)(struct vdevice *d); /* quick */
 	enum npu_error (*get_device_info)(struct vdevice *d, struct device_info *ret); /* quick */
 	enum npu_error (*reset_configuration)(struct vdevice *d); /* may block; nothing in flight */
-	void (*shutdown)(struct vdevice *d); /* releases it and frees the handle; nothing in flight */
+	void (*shutdown)(
+		struct vdevice *d); /* releases it and frees the handle; nothing in flight */
 
 	/* --- Calbin. `path` is a trusted, verified folder; NULL for own_manifest. May block. --------- */
 	enum npu_error (*create_calbin)(struct vdevice *d, const char *path, struct calbin **ret);
 	void (*destroy_calbin)(struct calbin *c);
 	size_t (*model_count)(struct calbin *c); /* GetAllModels()->size(); 0 when null */
 	struct model *(*model_at)(struct calbin *c, size_t i);
-	struct model *(*get_model_by_name)(struct calbin *c, const char *name); /* exact; NULL is normal */
+	struct model *(
+		*get_model_by_name)(struct calbin *c, const char *name); /* exact; NULL is normal */
 	void (*get_llm_info)(struct calbin *c, struct llm_info *ret);
 	const char *(*version)(struct calbin *c);
 	/* Empty means none OR empty data: the manifest decides. Optional (NULL: always empty). */
@@ -103,17 +108,18 @@ struct device_ops {
 	 * outputs written before Wait returns. */
 	enum npu_error (*slice_input)(struct inbuf *b, const char *tensor, const void *host,
 		uint64_t offset, uint64_t size);
-	enum npu_error (*slice_output)(struct outbuf *b, const char *tensor, void *host, uint64_t offset,
-		uint64_t size);
-	void (*reset_input)(struct inbuf *b);   /* ResetAllTensors */
+	enum npu_error (*slice_output)(struct outbuf *b, const char *tensor, void *host,
+		uint64_t offset, uint64_t size);
+	void (*reset_input)(struct inbuf *b); /* ResetAllTensors */
 	void (*reset_output)(struct outbuf *b);
 	enum npu_error (*set_csr)(struct model *m, const char *name, uint32_t value);
-	uint32_t (*get_csr)(struct model *m, const char *name); /* 0 means error OR 0: read-back tests only */
+	uint32_t (*get_csr)(struct model *m,
+		const char *name); /* 0 means error OR 0: read-back tests only */
 
 	/* --- inference -------------------------------------------------------------------------------- */
-	enum npu_error (*infer)(struct vdevice *d, struct model *m, struct inbuf *in, struct outbuf *out,
-		enum device_task task);
-	enum npu_error (*wait)(struct outbuf *out); /* blocks; no time-out, no cancel */
+	enum npu_error (*infer)(struct vdevice *d, struct model *m, struct inbuf *in,
+		struct outbuf *out, enum device_task task);
+	enum npu_error (*wait)(struct outbuf *out);        /* blocks; no time-out, no cancel */
 	enum device_run (*run_status)(struct outbuf *out); /* quick */
 
 	/* --- KV manager. All NULL for a backend without KV. The void calls may fail silently. -------- */
@@ -136,14 +142,27 @@ struct device_ops {
 const struct device_ops *device_backend(const char *name);
 const char *device_backend_name(size_t i);
 
-/* --- the checked caller ------------------------------------------------------------------------- */
+/* --- the checked caller ----------------------------------------------------------------------- */
 
 struct device; /* one opened device and what is configured on it */
 struct slot;   /* one pair of buffers for one program, with the state of its inference */
 
-enum device_call { CALL_CREATE_VDEVICE, CALL_STATUS, CALL_INFO, CALL_CREATE_CALBIN, CALL_CONFIGURE,
-	CALL_RESET_CONFIGURATION, CALL_SHUTDOWN, CALL_CREATE_BUFFER, CALL_SLICE, CALL_CSR, CALL_INFER,
-	CALL_WAIT, CALL_KV, CALL_COUNT };
+enum device_call {
+	CALL_CREATE_VDEVICE,
+	CALL_STATUS,
+	CALL_INFO,
+	CALL_CREATE_CALBIN,
+	CALL_CONFIGURE,
+	CALL_RESET_CONFIGURATION,
+	CALL_SHUTDOWN,
+	CALL_CREATE_BUFFER,
+	CALL_SLICE,
+	CALL_CSR,
+	CALL_INFER,
+	CALL_WAIT,
+	CALL_KV,
+	CALL_COUNT
+};
 
 /* `ops` must have every required field (else NPU_DEVICE_UNSUPPORT). Creates the device and asks its status. */
 enum npu_error device_open(const struct device_ops *ops, const struct device_params *p,

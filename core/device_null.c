@@ -53,8 +53,8 @@ static void take_prompt(struct echo *e, const int32_t *tokens, uint32_t n, uint3
 	e->n = (uint32_t)(e->last + e->open - e->start);
 }
 
-static enum npu_error forward(
-	void *impl, void *state, const int32_t *tokens, uint32_t n, uint32_t past, float *logits)
+static enum npu_error forward(void *impl, void *state, const int32_t *tokens, uint32_t n,
+	uint32_t past, float *logits)
 {
 	struct echo *e = state;
 
@@ -107,7 +107,9 @@ static enum npu_error load(struct calbin *c, const char *path)
 
 /* There is nothing to unload: load sets no impl. */
 static const struct soft_backend backend = {
-	.info = { .runtime = "0.7.6", .driver = "null-1", .firmware = "null-1",
+	.info = { .runtime = "0.7.6",
+		.driver = "null-1",
+		.firmware = "null-1",
 		.name = "npufs measuring device" },
 	.load = load,
 };
@@ -129,17 +131,46 @@ static const char manifest[] =
 	"{\"schema\":\"npufs-manifest-1\",\"kind\":\"llm\","
 	"\"description\":\"answers every request with its own prompt; for measuring only\","
 	"\"calbin_version\":\"0.7.6\",\"compatible\":{\"runtime\":[\"0.7.6\"]},"
-	"\"batch\":1,\"context_limit\":" TEXT_OF(CONTEXT) ","
-	"\"tokenizer\":{\"type\":\"bytes\",\"vocab_size\":" TEXT_OF(VOCAB) ",\"prefix\":[],"
-	"\"suffix\":[" TEXT_OF(END_TOKEN) "],\"stop\":[" TEXT_OF(END_TOKEN) "]},"
-	"\"defaults\":{\"temperature\":0},\"example\":{\"prompt\":\"hello\"},"
-	"\"programs\":["
-	"{\"name\":\"prefill\",\"inputs\":[" TENSOR("tokens", "int32", UBATCH) "],"
-	"\"outputs\":[" LOGITS "]," CSRS "},"
-	"{\"name\":\"decode\",\"inputs\":[" TENSOR("tokens", "int32", 1) "],"
-	"\"outputs\":[" LOGITS "]," CSRS "},"
-	"{\"name\":\"kv_update\",\"inputs\":[],\"outputs\":[" TENSOR("kv_length", "int32", 1) "],"
-	CSRS "}],\"files\":[]}";
+	"\"batch\":1,\"context_limit\":" TEXT_OF(
+		CONTEXT) ","
+			 "\"tokenizer\":{\"type\":\"bytes\",\"vocab_size\":" TEXT_OF(
+				 VOCAB) ",\"prefix\":[],"
+					"\"suffix\":[" TEXT_OF(END_TOKEN) "],\"stop\":[" TEXT_OF(
+						END_TOKEN) "]},"
+							   "\"defaults\":{\"temperature\":0},"
+							   "\"example\":{\"prompt\":\"hello\"},"
+							   "\"programs\":["
+							   "{\"name\":\"prefill\",\"inputs\":"
+							   "[" TENSOR("tokens", "int32",
+								   UBATCH) "],"
+									   "\"outputs\":[" LOGITS
+									   "]," CSRS "},"
+									   "{\"name\":\"decode\","
+									   "\"inputs\":[" TENSOR(
+										   "tokens",
+										   "int32",
+										   1) "],"
+										      "\"outputs\":"
+										      "[" LOGITS
+										      "]," CSRS "},"
+										      "{\"name\":"
+										      "\"kv_"
+										      "update\","
+										      "\"inputs\":["
+										      "],"
+										      "\"outputs\":"
+										      "[" TENSOR(
+											      "kv_"
+											      "leng"
+											      "th",
+											      "int3"
+											      "2",
+											      1) "]"
+												 "," CSRS
+												 "}"
+												 "]"
+												 ","
+												 "\"files\":[]}";
 
 const struct device_ops device_null_ops = {
 	.name = "null",

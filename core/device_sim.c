@@ -21,10 +21,10 @@ struct sim {
 	struct sim_graph **graphs; /* as many as the program has */
 };
 
-/* --- llama ----------------------------------------------------------------------------------- */
+/* --- llama ------------------------------------------------------------------------------------ */
 
-static enum npu_error forward(
-	void *impl, void *state, const int32_t *tokens, uint32_t n, uint32_t past, float *logits)
+static enum npu_error forward(void *impl, void *state, const int32_t *tokens, uint32_t n,
+	uint32_t past, float *logits)
 {
 	struct sim *sim = impl;
 
@@ -43,8 +43,8 @@ static void state_free(void *state)
 	llama_kv_free(state);
 }
 
-static enum npu_error load_llama(
-	struct calbin *c, struct sim *sim, const struct safetensors *weights)
+static enum npu_error load_llama(struct calbin *c, struct sim *sim,
+	const struct safetensors *weights)
 {
 	const struct llama_config *config = &sim->program->llama;
 	const struct soft_llm llm = {
@@ -61,7 +61,7 @@ static enum npu_error load_llama(
 	return code == NPU_SUCCESS ? soft_add_llm(c, &llm) : code;
 }
 
-/* --- graphs ---------------------------------------------------------------------------------- */
+/* --- graphs ----------------------------------------------------------------------------------- */
 
 static enum npu_error run_graph(const struct soft_run *r)
 {
@@ -74,8 +74,11 @@ static enum npu_error load_graph(struct calbin *c, const struct sim_graph_desc *
 {
 	enum npu_error code = sim_graph_new(desc, weights, kernels_at(0), graph);
 	const struct soft_program program = {
-		.info = { .name = desc->name, .type = "graph", .inputs = desc->inputs,
-			.outputs = desc->outputs, .n_inputs = desc->n_inputs,
+		.info = { .name = desc->name,
+			.type = "graph",
+			.inputs = desc->inputs,
+			.outputs = desc->outputs,
+			.n_inputs = desc->n_inputs,
 			.n_outputs = desc->n_outputs },
 		.run = run_graph,
 		.impl = *graph,
@@ -84,8 +87,8 @@ static enum npu_error load_graph(struct calbin *c, const struct sim_graph_desc *
 	return code == NPU_SUCCESS ? soft_add_program(c, &program) : code;
 }
 
-static enum npu_error load_graphs(
-	struct calbin *c, struct sim *sim, const struct safetensors *weights)
+static enum npu_error load_graphs(struct calbin *c, struct sim *sim,
+	const struct safetensors *weights)
 {
 	enum npu_error code = NPU_SUCCESS;
 
@@ -97,7 +100,7 @@ static enum npu_error load_graphs(
 	return code;
 }
 
-/* --- calbin ---------------------------------------------------------------------------------- */
+/* --- calbin ----------------------------------------------------------------------------------- */
 
 static enum npu_error open_weights(const char *path, struct safetensors **ret)
 {
@@ -126,8 +129,8 @@ static enum npu_error load(struct calbin *c, const char *path)
 	code = open_weights(path, &weights);
 	if (code != NPU_SUCCESS)
 		return code;
-	code = sim->program->architecture == SIM_LLAMA ? load_llama(c, sim, weights) :
-							 load_graphs(c, sim, weights);
+	code = sim->program->architecture == SIM_LLAMA ? load_llama(c, sim, weights)
+						       : load_graphs(c, sim, weights);
 	safetensors_close(weights);
 	return code;
 }
@@ -144,7 +147,7 @@ static void unload(void *impl)
 	free(sim);
 }
 
-/* --- golden data ----------------------------------------------------------------------------- */
+/* --- golden data ------------------------------------------------------------------------------ */
 
 static void read_whole(int fd, struct buf *ret)
 {
@@ -196,7 +199,9 @@ static void get_golden_output(struct calbin *c, const char *model, struct buf *r
 }
 
 static const struct soft_backend backend = {
-	.info = { .runtime = "0.7.6", .driver = "sim-1", .firmware = "sim-1",
+	.info = { .runtime = "0.7.6",
+		.driver = "sim-1",
+		.firmware = "sim-1",
 		.name = "npufs software device" },
 	.load = load,
 	.unload = unload,

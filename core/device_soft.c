@@ -45,7 +45,7 @@ void soft_shutdown(struct vdevice *d)
 	free(d);
 }
 
-/* --- calbin ---------------------------------------------------------------------------------- */
+/* --- calbin ----------------------------------------------------------------------------------- */
 
 enum npu_error soft_create_calbin(struct vdevice *d, const char *path, struct calbin **ret)
 {

@@ -90,8 +90,8 @@ enum npu_error soft_create_input_buf(struct model *m, struct inbuf **ret);
 enum npu_error soft_create_output_buf(struct model *m, struct outbuf **ret);
 void soft_destroy_input_buf(struct inbuf *b);
 void soft_destroy_output_buf(struct outbuf *b);
-enum npu_error soft_slice_input(
-	struct inbuf *b, const char *tensor, const void *host, uint64_t offset, uint64_t size);
+enum npu_error soft_slice_input(struct inbuf *b, const char *tensor, const void *host,
+	uint64_t offset, uint64_t size);
 enum npu_error soft_slice_output(struct outbuf *b, const char *tensor, void *host, uint64_t offset,
 	uint64_t size);
 void soft_reset_input(struct inbuf *b);
@@ -122,11 +122,11 @@ void soft_kv_clear(struct kvman *k);
 	.version = soft_version, .model_info = soft_model_info, .configure = soft_configure, \
 	.create_input_buf = soft_create_input_buf, .create_output_buf = soft_create_output_buf, \
 	.destroy_input_buf = soft_destroy_input_buf, \
-	.destroy_output_buf = soft_destroy_output_buf, \
-	.slice_input = soft_slice_input, .slice_output = soft_slice_output, \
-	.reset_input = soft_reset_input, .reset_output = soft_reset_output, \
-	.set_csr = soft_set_csr, .get_csr = soft_get_csr, .infer = soft_infer, .wait = soft_wait, \
-	.run_status = soft_run_status, .create_kv = soft_create_kv, .destroy_kv = soft_destroy_kv, \
+	.destroy_output_buf = soft_destroy_output_buf, .slice_input = soft_slice_input, \
+	.slice_output = soft_slice_output, .reset_input = soft_reset_input, \
+	.reset_output = soft_reset_output, .set_csr = soft_set_csr, .get_csr = soft_get_csr, \
+	.infer = soft_infer, .wait = soft_wait, .run_status = soft_run_status, \
+	.create_kv = soft_create_kv, .destroy_kv = soft_destroy_kv, \
 	.kv_can_allocate = soft_kv_can_allocate, .kv_allocate = soft_kv_allocate, \
 	.kv_free = soft_kv_free, .kv_remove_tokens_at_end = soft_kv_remove_tokens_at_end, \
 	.kv_exists = soft_kv_exists, .kv_apply = soft_kv_apply, .kv_seq_len = soft_kv_seq_len, \

@@ -30,8 +30,8 @@ enum out_state { IDLE, QUEUED, FINISHED };
 struct outbuf {
 	struct model *model;
 	enum out_state state;
-	enum npu_error result; /* once FINISHED */
-	struct outbuf *next;   /* in the device's queue */
+	enum npu_error result;    /* once FINISHED */
+	struct outbuf *next;      /* in the device's queue */
 	void **inputs, **outputs; /* the device's own memory of every tensor */
 	uint32_t csrs[SOFT_CSRS];
 	struct soft_seq *seq;
@@ -39,7 +39,7 @@ struct outbuf {
 	struct soft_slice slices[];
 };
 
-/* --- making ---------------------------------------------------------------------------------- */
+/* --- making ----------------------------------------------------------------------------------- */
 
 enum npu_error soft_create_input_buf(struct model *m, struct inbuf **ret)
 {
@@ -123,7 +123,7 @@ void soft_destroy_output_buf(struct outbuf *b)
 	free(b);
 }
 
-/* --- slices ---------------------------------------------------------------------------------- */
+/* --- slices ----------------------------------------------------------------------------------- */
 
 static enum npu_error find_slice(const struct tensor_spec *specs, size_t n, const char *tensor,
 	uint64_t offset, uint64_t size, size_t *ret)
@@ -143,8 +143,8 @@ static enum npu_error find_slice(const struct tensor_spec *specs, size_t n, cons
 	return NPU_INVALID_VALUE;
 }
 
-enum npu_error soft_slice_input(
-	struct inbuf *b, const char *tensor, const void *host, uint64_t offset, uint64_t size)
+enum npu_error soft_slice_input(struct inbuf *b, const char *tensor, const void *host,
+	uint64_t offset, uint64_t size)
 {
 	const struct model_info *info = &b->model->program.info;
 	enum npu_error code;
@@ -187,7 +187,7 @@ void soft_reset_output(struct outbuf *b)
 		memset(b->slices, 0, b->model->program.info.n_outputs * sizeof(b->slices[0]));
 }
 
-/* --- CSRs ------------------------------------------------------------------------------------ */
+/* --- CSRs ------------------------------------------------------------------------------------- */
 
 /* The program's register of that name, or -1. */
 static int find_csr(const struct model *m, const char *name)
@@ -217,7 +217,7 @@ uint32_t soft_get_csr(struct model *m, const char *name)
 	return i < 0 ? 0 : m->csrs[i];
 }
 
-/* --- submit ---------------------------------------------------------------------------------- */
+/* --- submit ----------------------------------------------------------------------------------- */
 
 /* Copy the inputs, whose slices must hold all that the program will read. */
 static enum npu_error copy_inputs(const struct inbuf *in, struct outbuf *out)
@@ -276,7 +276,7 @@ enum npu_error soft_infer(struct vdevice *d, struct model *m, struct inbuf *in, 
 	return code;
 }
 
-/* --- wait ------------------------------------------------------------------------------------ */
+/* --- wait ------------------------------------------------------------------------------------- */
 
 static void delay(unsigned microseconds)
 {

@@ -22,7 +22,7 @@
 
 #define SEQUENCES_MAX (1u << 20)
 
-/* --- sequences ------------------------------------------------------------------------------- */
+/* --- sequences -------------------------------------------------------------------------------- */
 
 static struct soft_seq *find(struct kvman *k, int32_t id)
 {
@@ -101,9 +101,10 @@ void soft_kv_allocate(struct kvman *k, const struct kv_seq_info *seq)
 		s->state = k->calbin->llm.state_new(k->calbin->impl);
 	if (!s || !s->state)
 		return;
-	*s = (struct soft_seq){
-		.used = true, .id = seq->seq_id, .birth = ++k->births, .state = s->state
-	};
+	*s = (struct soft_seq){ .used = true,
+		.id = seq->seq_id,
+		.birth = ++k->births,
+		.state = s->state };
 	k->used++;
 }
 
@@ -167,7 +168,7 @@ int32_t soft_kv_seq_len(struct kvman *k, int32_t seq_id)
 	return s ? (int32_t)s->len : -1;
 }
 
-/* --- programs -------------------------------------------------------------------------------- */
+/* --- programs --------------------------------------------------------------------------------- */
 
 static size_t token_bytes(uint32_t cur)
 {
@@ -225,8 +226,11 @@ static void describe(struct tensor_spec *t, const char *name, enum dtype dtype, 
 }
 
 #define PROGRAM(name, type, input, n_inputs, output, run, needs) \
-	{ { name, type, input, output, n_inputs, 1, { CSR_CUR_LEN, CSR_PAST_LEN }, SOFT_CSRS }, \
-		run, needs, NULL }
+	{ \
+		{ name, type, input, output, n_inputs, 1, { CSR_CUR_LEN, CSR_PAST_LEN }, \
+			SOFT_CSRS }, \
+			run, needs, NULL \
+	}
 
 /* The type of `decode` is wrong on purpose: real metadata is (contract.md 2), and nobody may rely
  * on it. */

@@ -8,7 +8,7 @@
 #include "core/engine_impl.h"
 #include "core/metrics.h"
 
-/* --- ending ------------------------------------------------------------------------------------------ */
+/* --- ending ----------------------------------------------------------------------------------- */
 
 bool engine_forget_locked(struct engine *e, struct job *j)
 {
@@ -66,7 +66,7 @@ void engine_end_waiting(struct engine *e, int model, const struct fault *why)
 		engine_end(e, j, JOB_FAILED, NULL, why);
 }
 
-/* --- admission ---------------------------------------------------------------------------------------- */
+/* --- admission -------------------------------------------------------------------------------- */
 
 static int refuse_failed(struct engine *e, struct fault *f)
 {
@@ -96,7 +96,8 @@ static int admit_locked(struct engine *e, uint32_t uid, struct fault *f)
 {
 	lock_assert_held(&e->lock);
 	if (e->draining)
-		return fault_set(f, -EROFS, "wait until it has started again", "the daemon is stopping");
+		return fault_set(f, -EROFS, "wait until it has started again",
+			"the daemon is stopping");
 	if (e->queued >= e->config.queue_limit)
 		return fault_set(f, -EAGAIN, "send it again later", "the queue is full (%llu jobs)",
 			(unsigned long long)e->config.queue_limit);
@@ -204,7 +205,7 @@ void engine_counts(struct engine *e, uint64_t *ret_queued, uint64_t *ret_running
 	lock_drop(&e->lock);
 }
 
-/* --- start and stop ------------------------------------------------------------------------------------ */
+/* --- start and stop --------------------------------------------------------------------------- */
 
 static void release(struct engine *e)
 {

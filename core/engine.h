@@ -14,9 +14,9 @@
 struct engine_config {
 	const struct device_ops *ops;
 	struct device_params device;
-	uint32_t max_active;  /* sequences interleaved on the device */
-	uint64_t queue_limit; /* jobs waiting, all users */
-	uint64_t user_limit;  /* jobs waiting of one user */
+	uint32_t max_active;   /* sequences interleaved on the device */
+	uint64_t queue_limit;  /* jobs waiting, all users */
+	uint64_t user_limit;   /* jobs waiting of one user */
 	uint64_t output_bytes; /* of one job's output */
 };
 

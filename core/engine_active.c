@@ -24,7 +24,7 @@ static void count_running(struct engine *e, size_t minus)
 	lock_drop(&e->lock);
 }
 
-/* --- leaving and failing --------------------------------------------------------------------------------- */
+/* --- leaving and failing ---------------------------------------------------------------------- */
 
 static void leave(struct engine *e, size_t i)
 {
@@ -63,12 +63,13 @@ static void fail_job(struct engine *e, struct job *j, const struct fault *why)
 	engine_end(e, j, JOB_FAILED, NULL, why);
 	if (!why->device || npu_error_row(why->device)->taints <= NPU_TAINTS_FEATURE)
 		return;
-	fault_set(&others, -EIO, "send it again", "the device had to be recovered while the job ran");
+	fault_set(&others, -EIO, "send it again",
+		"the device had to be recovered while the job ran");
 	engine_end_active(e, &others);
 	engine_recover(e, why);
 }
 
-/* --- begin ---------------------------------------------------------------------------------------------- */
+/* --- begin ------------------------------------------------------------------------------------ */
 
 static int parse(const struct job *j, struct request **ret, struct fault *f)
 {
@@ -117,7 +118,7 @@ void engine_begin(struct engine *e, struct job *j)
 	e->active[e->n_active++] = (struct active){ .job = j, .run = run };
 }
 
-/* --- end ------------------------------------------------------------------------------------------------- */
+/* --- end -------------------------------------------------------------------------------------- */
 
 static void deliver(struct engine *e, size_t i)
 {
@@ -130,7 +131,8 @@ static void deliver(struct engine *e, size_t i)
 	outcome.out = out.len ? &out : NULL;
 	leave(e, i);
 	if (err || out.len > e->config.output_bytes) {
-		fault_set(&f, err ? err : -EFBIG, "ask for less output", "the output could not be kept");
+		fault_set(&f, err ? err : -EFBIG, "ask for less output",
+			"the output could not be kept");
 		engine_end(e, a.job, JOB_FAILED, NULL, &f);
 	} else {
 		engine_end(e, a.job, JOB_DONE, &outcome, NULL);
@@ -138,7 +140,7 @@ static void deliver(struct engine *e, size_t i)
 	buf_done(&out);
 }
 
-/* --- step ------------------------------------------------------------------------------------------------ */
+/* --- step ------------------------------------------------------------------------------------- */
 
 /* Too busy to take a step: it is tried again later, a bounded number of times. */
 static bool try_again(struct engine *e, struct active *a, const struct step_fault *f)

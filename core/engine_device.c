@@ -63,7 +63,8 @@ static int open_generation(struct engine *e, int model, struct fault *f)
 		*f = v.fault;
 		return f->err;
 	}
-	err = generation_open(e->device, v.manifest, v.artifact, ++e->generations, &e->generation, f);
+	err = generation_open(e->device, v.manifest, v.artifact, ++e->generations, &e->generation,
+		f);
 	if (err) {
 		metrics_device_error(f->device);
 		return err;
@@ -100,7 +101,7 @@ static void model_failed(struct engine *e, int model, const struct fault *f)
 	engine_end_waiting(e, model, f);
 }
 
-/* --- start -------------------------------------------------------------------------------------------- */
+/* --- start ------------------------------------------------------------------------------------ */
 
 static void verify_all(struct engine *e)
 {
@@ -167,7 +168,7 @@ void engine_close(struct engine *e)
 	device_close(e->device);
 }
 
-/* --- another model ------------------------------------------------------------------------------------- */
+/* --- another model ---------------------------------------------------------------------------- */
 
 void engine_swap(struct engine *e, int model)
 {
@@ -197,7 +198,7 @@ void engine_swap(struct engine *e, int model)
 		fail(e, &f);
 }
 
-/* --- recovery ------------------------------------------------------------------------------------------- */
+/* --- recovery --------------------------------------------------------------------------------- */
 
 /* An error that may be gone after a while; false when it is none, or the engine is to stop. */
 static bool may_pass(struct engine *e, const struct fault *f)

@@ -52,7 +52,7 @@ struct engine {
 	struct model_view model; /* of the generation */
 	int current;             /* its model; -1 none */
 	uint64_t generations;
-	size_t served; /* jobs begun since the last swap */
+	size_t served;       /* jobs begun since the last swap */
 	unsigned recoveries; /* in a row */
 	struct active *active;
 	size_t n_active;
@@ -71,7 +71,7 @@ void engine_end(struct engine *e, struct job *j, enum job_state state,
 /* End all that wait for a model, or for any (-1). */
 void engine_end_waiting(struct engine *e, int model, const struct fault *why);
 
-/* --- engine_device.c ----------------------------------------------------------------------------- */
+/* --- engine_device.c -------------------------------------------------------------------------- */
 void engine_open(struct engine *e);
 /* Make `model` the configured one; nothing may be active. On failure the model is FAILED and its waiting
  * jobs are ended. */
@@ -80,7 +80,7 @@ void engine_swap(struct engine *e, int model);
 void engine_recover(struct engine *e, const struct fault *why);
 void engine_close(struct engine *e);
 
-/* --- engine_active.c ----------------------------------------------------------------------------- */
+/* --- engine_active.c -------------------------------------------------------------------------- */
 bool engine_has_room(struct engine *e);
 void engine_begin(struct engine *e, struct job *j); /* takes the queue's count */
 void engine_step_all(struct engine *e);

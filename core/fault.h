@@ -15,7 +15,10 @@ struct fault {
 	char action[160];
 };
 
-#define FAULT_NONE { 0, NPU_SUCCESS, -1, "", "", "" }
+#define FAULT_NONE \
+	{ \
+		0, NPU_SUCCESS, -1, "", "", "" \
+	}
 
 /* Fill `f` (which may be NULL) and return `err`, so that a check is one line:
  *     return fault_set(f, -EINVAL, "give a number", "top_p is %g", p);

@@ -41,8 +41,8 @@ static int open_checked(int at, const char *name, int flags, mode_t type, enum f
 		return errno == ENXIO ? -EINVAL : -errno; /* ENXIO: a socket */
 	if (fstat(fd, ret_st) < 0)
 		err = -errno;
-	else if (type ? (ret_st->st_mode & S_IFMT) != type :
-			!S_ISREG(ret_st->st_mode) && !S_ISDIR(ret_st->st_mode))
+	else if (type ? (ret_st->st_mode & S_IFMT) != type
+		      : !S_ISREG(ret_st->st_mode) && !S_ISDIR(ret_st->st_mode))
 		err = -EINVAL;
 	else if (trust == FILES_OWN && others_can_write(ret_st))
 		err = -EPERM;

@@ -119,8 +119,8 @@ static int copy_all(int from, int fd)
 }
 
 /* From `from` when it is not -1. A file that could not be written whole is removed again. */
-static int write_new(
-	int folder, const char *name, mode_t mode, int from, const void *bytes, size_t n)
+static int write_new(int folder, const char *name, mode_t mode, int from, const void *bytes,
+	size_t n)
 {
 	int fd = openat(folder, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 	int err;

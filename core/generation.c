@@ -30,9 +30,10 @@ static int device_failed(struct fault *f, enum npu_error code, const char *what)
 	return fault_from_device(f, code, what);
 }
 
-/* --- validation ---------------------------------------------------------------------------------- */
+/* --- validation ------------------------------------------------------------------------------- */
 
-static const struct tensor_spec *tensor_named(const struct tensor_spec *t, size_t n, const char *name)
+static const struct tensor_spec *tensor_named(const struct tensor_spec *t, size_t n,
+	const char *name)
 {
 	for (size_t i = 0; i < n; i++)
 		if (strcmp(t[i].name, name) == 0)
@@ -57,9 +58,11 @@ static int validate_tensors(const struct tensor_spec *want, size_t n_want,
 		if (type_ok && tensor_same_shape(t, &want[i]))
 			continue;
 		if (!t)
-			return mismatch(f, NPU_INVALID_CALBIN, "a program lacks a tensor of the manifest");
-		fault_set(f, -EINVAL, REPAIR, "tensor %s is %s on the device and %s in the manifest",
-			want[i].name, tensor_text(t, a), tensor_text(&want[i], b));
+			return mismatch(f, NPU_INVALID_CALBIN,
+				"a program lacks a tensor of the manifest");
+		fault_set(f, -EINVAL, REPAIR,
+			"tensor %s is %s on the device and %s in the manifest", want[i].name,
+			tensor_text(t, a), tensor_text(&want[i], b));
 		f->device = type_ok ? NPU_INVALID_DATA_SHAPE : NPU_INVALID_DATA_TYPE;
 		return f->err;
 	}
@@ -81,13 +84,15 @@ static int validate_program(struct device *d, const struct program_spec *p, stru
 	int err;
 
 	if (!info)
-		return mismatch(f, NPU_INVALID_CALBIN, "the calbin lacks a program of the manifest");
+		return mismatch(f, NPU_INVALID_CALBIN,
+			"the calbin lacks a program of the manifest");
 	err = validate_tensors(p->inputs, p->n_inputs, info->inputs, info->n_inputs, f);
 	if (!err)
 		err = validate_tensors(p->outputs, p->n_outputs, info->outputs, info->n_outputs, f);
 	for (size_t i = 0; !err && i < p->n_csrs; i++)
 		if (!has_csr(info, p->csrs[i]))
-			err = mismatch(f, NPU_INVALID_CALBIN, "a program lacks a CSR of the manifest");
+			err = mismatch(f, NPU_INVALID_CALBIN,
+				"a program lacks a CSR of the manifest");
 	return err;
 }
 
@@ -106,17 +111,19 @@ static int validate_versions(struct device *d, const struct manifest *m, struct 
 
 	device_versions(d, &info);
 	if (strcmp(calbin, m->calbin_version) != 0) {
-		fault_set(f, -EINVAL, REPAIR, "the calbin is version %s, the manifest says %s", calbin,
-			m->calbin_version);
+		fault_set(f, -EINVAL, REPAIR, "the calbin is version %s, the manifest says %s",
+			calbin, m->calbin_version);
 		f->device = NPU_INVALID_CALBIN;
 		return f->err;
 	}
 	if (!version_listed(m->runtimes, m->n_runtimes, info.runtime))
 		return mismatch(f, NPU_REQUIRE_NEWER_RT, "the manifest does not list this runtime");
 	if (!version_listed(m->drivers, m->n_drivers, info.driver))
-		return mismatch(f, NPU_INCOMPATIBLE_DRIVER, "the manifest does not list this driver");
+		return mismatch(f, NPU_INCOMPATIBLE_DRIVER,
+			"the manifest does not list this driver");
 	if (!version_listed(m->firmwares, m->n_firmwares, info.firmware))
-		return mismatch(f, NPU_INCOMPATIBLE_DRIVER, "the manifest does not list this firmware");
+		return mismatch(f, NPU_INCOMPATIBLE_DRIVER,
+			"the manifest does not list this firmware");
 	return 0;
 }
 
@@ -156,7 +163,7 @@ static int validate(struct device *d, const struct manifest *m, struct fault *f)
 	return err;
 }
 
-/* --- the shape an LLM's programs must have -------------------------------------------------------- */
+/* --- the shape an LLM's programs must have ---------------------------------------------------- */
 
 static struct program *named(struct generation *g, const char *name)
 {
@@ -209,24 +216,27 @@ static int make_programs(struct generation *g, struct fault *f)
 	return code ? device_failed(f, code, "opening the KV manager") : bind_llm(g, f);
 }
 
-/* --- golden runs ---------------------------------------------------------------------------------- */
+/* --- golden runs ------------------------------------------------------------------------------ */
 
 static int golden_differs(struct fault *f, const char *reason)
 {
-	fault_set(f, -EBADMSG, "do not use this artifact on this device; build it again or ask its maker",
-		"%s", reason);
+	fault_set(f, -EBADMSG,
+		"do not use this artifact on this device; build it again or ask its maker", "%s",
+		reason);
 	f->device = NPU_NOT_EXPECTED;
 	return f->err;
 }
 
-static bool tensor_agrees(const struct tensor_spec *t, const void *have, const void *want, double tol)
+static bool tensor_agrees(const struct tensor_spec *t, const void *have, const void *want,
+	double tol)
 {
 	size_t n = (size_t)tensor_elements(t);
 
 	if (t->dtype != DTYPE_FLOAT32)
 		return memcmp(have, want, (size_t)tensor_bytes(t)) == 0;
 	for (size_t i = 0; i < n; i++)
-		if (!(fabs((double)((const float *)have)[i] - (double)((const float *)want)[i]) <= tol))
+		if (!(fabs((double)((const float *)have)[i] - (double)((const float *)want)[i]) <=
+			    tol))
 			return false;
 	return true;
 }
@@ -270,7 +280,8 @@ static int golden_same_as_runtime(struct generation *g, const struct golden_spec
 	if (out.len) {
 		sha256_hex(out.data, out.len, hex);
 		if (strcmp(hex, spec->output->sha256) != 0)
-			return golden_differs(f, "the calbin's golden output is not the signed one");
+			return golden_differs(f,
+				"the calbin's golden output is not the signed one");
 	}
 	return 0;
 }
@@ -295,8 +306,8 @@ static int golden_infer(struct generation *g, struct program *p, uint32_t valid,
 	return code ? device_failed(f, code, "freeing the golden run's KV sequence") : 0;
 }
 
-static int golden_one(struct generation *g, const struct artifact *a, const struct golden_spec *spec,
-	struct fault *f)
+static int golden_one(struct generation *g, const struct artifact *a,
+	const struct golden_spec *spec, struct fault *f)
 {
 	AUTO_FREE void *in = NULL;
 	AUTO_FREE void *out = NULL;
@@ -326,7 +337,7 @@ int generation_golden(struct generation *g, const struct artifact *artifact, str
 	return err;
 }
 
-/* --- open and close -------------------------------------------------------------------------------- */
+/* --- open and close --------------------------------------------------------------------------- */
 
 static int open_steps(struct generation *g, const struct artifact *a, struct fault *f)
 {

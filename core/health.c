@@ -116,7 +116,7 @@ bool health_is_ready(struct health *h)
 	return s == HEALTH_READY || s == HEALTH_DEGRADED;
 }
 
-/* --- the texts ------------------------------------------------------------------------------------- */
+/* --- the texts -------------------------------------------------------------------------------- */
 
 static void put_time(struct buf *out, const char *key, int64_t wall)
 {
@@ -129,7 +129,8 @@ static void put_backend(const struct health *h, struct buf *out)
 {
 	buf_printf(out, "device: %s\n", h->backend);
 	if (h->measuring_only)
-		buf_puts(out, "note: this backend is for measuring only; its answers are no inference\n");
+		buf_puts(out,
+			"note: this backend is for measuring only; its answers are no inference\n");
 }
 
 static void put_error(const struct health *h, struct buf *out)

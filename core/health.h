@@ -10,8 +10,15 @@
 #include "core/fault.h"
 #include "core/lock.h"
 
-enum health_state { HEALTH_STARTING, HEALTH_READY, HEALTH_DEGRADED, HEALTH_DRAINING,
-	HEALTH_RECOVERING, HEALTH_FAILED, HEALTH_STATE_COUNT };
+enum health_state {
+	HEALTH_STARTING,
+	HEALTH_READY,
+	HEALTH_DEGRADED,
+	HEALTH_DRAINING,
+	HEALTH_RECOVERING,
+	HEALTH_FAILED,
+	HEALTH_STATE_COUNT
+};
 
 struct health {
 	struct lock lock;
@@ -37,7 +44,8 @@ void health_done(struct health *h);
 void health_set(struct health *h, enum health_state s, const char *reason, const char *action);
 void health_set_fault(struct health *h, enum health_state s, const struct fault *f);
 void health_set_device(struct health *h, const struct device_info *info);
-void health_set_generation(struct health *h, const char *model, uint64_t generation); /* golden passed */
+void health_set_generation(struct health *h, const char *model,
+	uint64_t generation); /* golden passed */
 void health_note_progress(struct health *h);
 void health_note_error(struct health *h, enum npu_error code);
 void health_note_recovery(struct health *h);

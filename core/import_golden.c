@@ -16,10 +16,10 @@
 struct pass {
 	const struct llama2c_weights *w;
 	size_t dim, kv, hidden, head;
-	double *x;                     /* [n, dim]: the tokens' state */
-	double *keys, *values;         /* [n, kv] of this layer */
-	double *norm, *q, *mixed;      /* [dim] of this token */
-	double *gate, *up;             /* [hidden] of this token */
+	double *x;                /* [n, dim]: the tokens' state */
+	double *keys, *values;    /* [n, kv] of this layer */
+	double *norm, *q, *mixed; /* [dim] of this token */
+	double *gate, *up;        /* [hidden] of this token */
 	double scores[IMPORT_GOLDEN_MAX];
 };
 
@@ -45,8 +45,8 @@ static double dot(const float *row, const double *x, size_t n)
 }
 
 /* out [rows] = matrix [rows, cols] times x [cols], or that added to it. */
-static void multiply(
-	double *out, const float *matrix, const double *x, size_t rows, size_t cols, bool add)
+static void multiply(double *out, const float *matrix, const double *x, size_t rows, size_t cols,
+	bool add)
 {
 	for (size_t r = 0; r < rows; r++)
 		out[r] = dot(matrix + r * cols, x, cols) + (add ? out[r] : 0);
@@ -183,8 +183,8 @@ static void choose_tokens(const struct llama2c_weights *w, uint32_t n, int32_t *
 		tokens[i] = (int32_t)((uint64_t)w->vocab_size * i / n);
 }
 
-int import_golden(
-	const struct llama2c_weights *w, struct buf *in, struct buf *out, uint32_t *ret_valid)
+int import_golden(const struct llama2c_weights *w, struct buf *in, struct buf *out,
+	uint32_t *ret_valid)
 {
 	uint32_t n = w->ubatch < IMPORT_GOLDEN_MAX ? w->ubatch : IMPORT_GOLDEN_MAX;
 	int32_t tokens[LLAMA2C_UBATCH] = { 0 };

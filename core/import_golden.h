@@ -11,7 +11,7 @@
 
 /* Append the tokens (int32, w->ubatch of them, zeros after the valid ones) and the logits (float32)
  * after the last valid one. -ENOMEM; -EDOM when the weights are such that a logit is not finite. */
-int import_golden(
-	const struct llama2c_weights *w, struct buf *in, struct buf *out, uint32_t *ret_valid);
+int import_golden(const struct llama2c_weights *w, struct buf *in, struct buf *out,
+	uint32_t *ret_valid);
 
 #endif

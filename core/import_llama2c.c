@@ -25,7 +25,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 enum size { NONE, DIM, KV_DIM, HIDDEN, VOCAB, ROPE };
 
 struct part {
-	enum size rows, cols;    /* cols NONE: a vector */
+	enum size rows, cols; /* cols NONE: a vector */
 	bool each_layer;
 	bool rotated;            /* its rows are to be put in another order */
 	size_t member;           /* in struct llama2c_weights */
@@ -165,8 +165,8 @@ static int find_parts(struct llama2c_weights *w, const char *bytes, struct fault
 	return 0;
 }
 
-int import_llama2c_parse(
-	const void *bytes, size_t len, struct llama2c_weights *ret, struct fault *f)
+int import_llama2c_parse(const void *bytes, size_t len, struct llama2c_weights *ret,
+	struct fault *f)
 {
 	struct llama2c_weights w = { .dim = 0 };
 	int err;
@@ -227,8 +227,8 @@ static int make_header(const struct llama2c_weights *w, struct buf *ret)
 
 /* llama2.c rotates the pairs (2i, 2i + 1) of a head, the device the pairs (i, i + half of the
  * head). Queries and keys in the same new order have the same products. */
-static void put_rotated(
-	const float *matrix, uint64_t rows, uint64_t cols, uint64_t head, struct buf *out)
+static void put_rotated(const float *matrix, uint64_t rows, uint64_t cols, uint64_t head,
+	struct buf *out)
 {
 	for (uint64_t row = 0; row < rows; row++) {
 		uint64_t first = row / head * head, i = row % head, half = head / 2;

@@ -34,8 +34,8 @@ struct llama2c_weights {
 
 /* Read the header and find the parts. Every size is checked before anything is made of it, and that
  * all weights are finite. `bytes` must be aligned for float. -EINVAL. */
-int import_llama2c_parse(
-	const void *bytes, size_t len, struct llama2c_weights *ret, struct fault *f);
+int import_llama2c_parse(const void *bytes, size_t len, struct llama2c_weights *ret,
+	struct fault *f);
 
 /* Append calbin/weights.safetensors, with Hugging Face's names and order of rows. 0 or -ENOMEM. */
 int import_llama2c_safetensors(const struct llama2c_weights *w, struct buf *out);

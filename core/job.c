@@ -152,7 +152,7 @@ const struct job_order *job_order(const struct job *j)
 	return &j->order;
 }
 
-/* --- the way of a job ----------------------------------------------------------------------------- */
+/* --- the way of a job ------------------------------------------------------------------------- */
 
 static void take_order(struct job *j, const struct job_order *order)
 {
@@ -312,7 +312,8 @@ static struct fault *keep_fault(const struct fault *why)
 	if (!f)
 		return NULL;
 	*f = *why;
-	if (f->err == -EAGAIN) /* from a result that means "not yet": its reader would ask for ever */
+	if (f->err ==
+		-EAGAIN) /* from a result that means "not yet": its reader would ask for ever */
 		f->err = -EBUSY;
 	return f;
 }
@@ -352,7 +353,7 @@ bool job_end(struct job *j, enum job_state state, const struct job_outcome *outc
 	return first;
 }
 
-/* --- waiting and reading -------------------------------------------------------------------------- */
+/* --- waiting and reading ---------------------------------------------------------------------- */
 
 bool job_wait(struct job *j, struct job_waiter *w)
 {
@@ -489,4 +490,3 @@ void job_render_error(const struct job_view *v, struct buf *out)
 	if (f->action[0])
 		buf_printf(out, "action: %s\n", f->action);
 }
-

@@ -16,8 +16,16 @@
 #include "core/queue.h"
 
 /* writing -> queued -> running -> done | failed | cancelled | expired; every state may go to the last four. */
-enum job_state { JOB_WRITING, JOB_QUEUED, JOB_RUNNING, JOB_DONE, JOB_FAILED, JOB_CANCELLED,
-	JOB_EXPIRED, JOB_STATE_COUNT };
+enum job_state {
+	JOB_WRITING,
+	JOB_QUEUED,
+	JOB_RUNNING,
+	JOB_DONE,
+	JOB_FAILED,
+	JOB_CANCELLED,
+	JOB_EXPIRED,
+	JOB_STATE_COUNT
+};
 
 enum job_format { JOB_FORMAT_TEXT, JOB_FORMAT_JSON };
 
@@ -50,14 +58,14 @@ struct job_view {
 	uint32_t uid;
 	enum job_state state;
 	enum job_format format;
-	int model;           /* -1 before it was queued */
-	bool stream;         /* asked for a listed STEM.stream */
-	uint64_t generation; /* of the device, 0 before it ran */
+	int model;                            /* -1 before it was queued */
+	bool stream;                          /* asked for a listed STEM.stream */
+	uint64_t generation;                  /* of the device, 0 before it ran */
 	int64_t made, queued, started, ended; /* wall ns, 0 where it did not happen */
-	int64_t queue_ns, run_ns;             /* durations on the monotonic clock, still growing or final */
+	int64_t queue_ns, run_ns; /* durations on the monotonic clock, still growing or final */
 	uint64_t prompt_tokens, output_tokens;
 	size_t request_size, out_size, stream_size;
-	const char *finish_reason;  /* "stop", "length" or "" */
+	const char *finish_reason; /* "stop", "length" or "" */
 	bool seed_known;
 	uint64_t seed;
 	char request_sha256[SHA256_HEX_SIZE], output_sha256[SHA256_HEX_SIZE];

@@ -16,8 +16,10 @@
 int jobdir_new(const struct jobdir_limits *limits, struct engine *engine, struct models *models,
 	uint64_t root_id, struct jobdir **ret)
 {
-	const struct owner root = {
-		.uid = (uint32_t)geteuid(), .gid = (uint32_t)getegid(), .mode = ROOT_MODE, .dir = true };
+	const struct owner root = { .uid = (uint32_t)geteuid(),
+		.gid = (uint32_t)getegid(),
+		.mode = ROOT_MODE,
+		.dir = true };
 	struct jobdir *d = calloc(1, sizeof *d);
 
 	if (!d)
@@ -63,7 +65,7 @@ void jobdir_free(struct jobdir *d)
 	free(d);
 }
 
-/* --- permissions -------------------------------------------------------------------------------------- */
+/* --- permissions ------------------------------------------------------------------------------ */
 
 int jobdir_search(const struct cred *c, const struct tree_node *dir)
 {
@@ -74,7 +76,8 @@ int jobdir_search(const struct cred *c, const struct tree_node *dir)
 	return err;
 }
 
-int jobdir_dir(struct jobdir *d, const struct cred *c, uint64_t id, int want, struct tree_node **ret)
+int jobdir_dir(struct jobdir *d, const struct cred *c, uint64_t id, int want,
+	struct tree_node **ret)
 {
 	struct tree_node *n = tree_by_id(d->tree, id);
 	int err;
@@ -118,7 +121,7 @@ int jobdir_new_name(const char *name, struct jobname *ret)
 	return ret->class == NAME_BATCH ? -EOPNOTSUPP : 0;
 }
 
-/* --- attributes --------------------------------------------------------------------------------------- */
+/* --- attributes ------------------------------------------------------------------------------- */
 
 bool jobdir_has_row(const struct tree_node *n, enum job_row row)
 {
@@ -159,14 +162,14 @@ static bool row_listed(const struct tree_node *n, enum job_row row)
 	}
 }
 
-static uint64_t row_size(struct jobdir *d, struct tree_node *n, enum job_row row,
+uint64_t jobdir_result_size(struct jobdir *d, struct job *j, enum job_row row,
 	const struct job_view *v)
 {
 	AUTO_BUF struct buf text = BUF_INIT;
 
 	switch (row) {
 	case ROW_STATUS:
-		jobdir_status(d, n->job, &text);
+		jobdir_status(d, j, &text);
 		return text.len;
 	case ROW_OUT:
 		return v->state == JOB_DONE ? v->out_size : 0;
@@ -197,7 +200,9 @@ void jobdir_attr(struct jobdir *d, struct tree_node *n, enum job_row row, struct
 		.ref = jobdir_ref(n, row),
 		.owner = n->owner,
 		.size = n->data ? spool_file_size(n->data) : 0,
-		.links = n->dir ? 2 + tree_dir_subdirs(n) : n->parent ? 1 : 0,
+		.links = n->dir     ? 2 + tree_dir_subdirs(n)
+			: n->parent ? 1
+				    : 0,
 		.atime = n->atime,
 		.mtime = n->mtime,
 		.ctime = n->ctime,
@@ -206,7 +211,7 @@ void jobdir_attr(struct jobdir *d, struct tree_node *n, enum job_row row, struct
 		return;
 	job_look(n->job, &v);
 	ret->owner = jobdir_result_owner(n);
-	ret->size = row_size(d, n, row, &v);
+	ret->size = jobdir_result_size(d, n->job, row, &v);
 	ret->final = job_state_ended(v.state);
 	ret->atime = ret->mtime = ret->ctime = last_change(&v);
 }
@@ -303,11 +308,11 @@ void jobdir_forget(struct jobdir *d, uint64_t id, uint64_t n)
 	lock_drop(&d->lock);
 }
 
-/* --- listing ------------------------------------------------------------------------------------------ */
+/* --- listing ---------------------------------------------------------------------------------- */
 
 /* The request comes last: who removes what is listed one by one finds everything still there. */
-static const enum job_row listed[ROW_COUNT] = {
-	ROW_STATUS, ROW_OUT, ROW_ERR, ROW_STREAM, ROW_REQUEST };
+static const enum job_row listed[ROW_COUNT] = { ROW_STATUS, ROW_OUT, ROW_ERR, ROW_STREAM,
+	ROW_REQUEST };
 
 /* A place: the entry's number and the step in `listed`. */
 static uint64_t place(uint64_t entry, unsigned step)
@@ -356,7 +361,8 @@ int jobdir_list(struct jobdir *d, uint64_t dir, uint64_t from,
 	parent = tree_by_id(d->tree, dir);
 	err = parent && parent->dir ? 0 : -ENOENT;
 	while (!err && (n = tree_entry_from(parent, entry))) {
-		if (!list_node(n, n->entry == entry ? (unsigned)(from % ROW_COUNT) : 0, each, context))
+		if (!list_node(n, n->entry == entry ? (unsigned)(from % ROW_COUNT) : 0, each,
+			    context))
 			break;
 		entry = n->entry + 1;
 		from = place(entry, 0);
@@ -379,7 +385,7 @@ int jobdir_may_list(struct jobdir *d, const struct cred *c, uint64_t dir)
 	return err;
 }
 
-/* --- status and figures ------------------------------------------------------------------------------- */
+/* --- status and figures ----------------------------------------------------------------------- */
 
 void jobdir_status(struct jobdir *d, struct job *j, struct buf *out)
 {

@@ -46,8 +46,15 @@ struct jobdir_attr {
 };
 
 /* What to change; the bits of `set` say which. */
-enum { JOBDIR_SET_MODE = 1, JOBDIR_SET_UID = 2, JOBDIR_SET_GID = 4, JOBDIR_SET_SIZE = 8,
-	JOBDIR_SET_ATIME = 16, JOBDIR_SET_MTIME = 32, JOBDIR_SET_NOW = 64 /* times come from the clock */ };
+enum {
+	JOBDIR_SET_MODE = 1,
+	JOBDIR_SET_UID = 2,
+	JOBDIR_SET_GID = 4,
+	JOBDIR_SET_SIZE = 8,
+	JOBDIR_SET_ATIME = 16,
+	JOBDIR_SET_MTIME = 32,
+	JOBDIR_SET_NOW = 64 /* times come from the clock */
+};
 struct jobdir_change {
 	unsigned set;
 	uint32_t mode, uid, gid;
@@ -72,8 +79,8 @@ int jobdir_setattr(struct jobdir *d, const struct cred *c, struct jobdir_ref ref
 	struct jobdir_file *open, const struct jobdir_change *change, struct jobdir_attr *ret);
 int jobdir_access(struct jobdir *d, const struct cred *c, struct jobdir_ref ref, int want);
 
-int jobdir_mkdir(struct jobdir *d, const struct cred *c, uint64_t dir, const char *name, uint32_t mode,
-	struct jobdir_attr *ret);
+int jobdir_mkdir(struct jobdir *d, const struct cred *c, uint64_t dir, const char *name,
+	uint32_t mode, struct jobdir_attr *ret);
 int jobdir_unlink(struct jobdir *d, const struct cred *c, uint64_t dir, const char *name);
 int jobdir_rmdir(struct jobdir *d, const struct cred *c, uint64_t dir, const char *name);
 int jobdir_rename(struct jobdir *d, const struct cred *c, uint64_t from_dir, const char *from,
@@ -93,8 +100,8 @@ int jobdir_list(struct jobdir *d, uint64_t dir, uint64_t from,
 int jobdir_may_list(struct jobdir *d, const struct cred *c, uint64_t dir);
 
 /* Create and open; when another made it meanwhile and O_EXCL is not given, open. */
-int jobdir_create(struct jobdir *d, const struct cred *c, uint64_t dir, const char *name, uint32_t mode,
-	int flags, struct jobdir_attr *ret, struct jobdir_file **ret_file);
+int jobdir_create(struct jobdir *d, const struct cred *c, uint64_t dir, const char *name,
+	uint32_t mode, int flags, struct jobdir_attr *ret, struct jobdir_file **ret_file);
 /* Open a file (row 0). `flags` as for open(2); O_TRUNC is honoured. */
 int jobdir_open(struct jobdir *d, const struct cred *c, uint64_t id, int flags,
 	struct jobdir_file **ret_file);
@@ -102,7 +109,8 @@ int jobdir_open(struct jobdir *d, const struct cred *c, uint64_t id, int flags,
 int jobdir_open_result(struct jobdir *d, const struct cred *c, struct jobdir_ref ref, int flags,
 	struct job **ret);
 
-ssize_t jobdir_read(struct jobdir *d, struct jobdir_file *f, uint64_t offset, char *ret, size_t size);
+ssize_t jobdir_read(struct jobdir *d, struct jobdir_file *f, uint64_t offset, char *ret,
+	size_t size);
 /* 0: all was written. A refused request is an error though its bytes are kept. */
 int jobdir_write(struct jobdir *d, struct jobdir_file *f, uint64_t offset, const char *bytes,
 	size_t size);
@@ -112,6 +120,9 @@ int jobdir_flush(struct jobdir *d, struct jobdir_file *f, bool opener);
 /* The last close: a request that was written is handed to the engine. */
 void jobdir_release(struct jobdir *d, struct jobdir_file *f);
 
+/* How many bytes a result of that run has now; 0 while it is not complete. `v` is the run as it is. */
+uint64_t jobdir_result_size(struct jobdir *d, struct job *j, enum job_row row,
+	const struct job_view *v);
 /* The text of STEM.status of that run. */
 void jobdir_status(struct jobdir *d, struct job *j, struct buf *out);
 

@@ -6,7 +6,7 @@
 #include "core/clock.h"
 #include "core/jobdir_impl.h"
 
-/* --- folders ------------------------------------------------------------------------------------------ */
+/* --- folders ---------------------------------------------------------------------------------- */
 
 static int mkdir_locked(struct jobdir *d, const struct cred *c, uint64_t dir_id, const char *name,
 	uint32_t mode, struct tree_node **ret)
@@ -44,8 +44,8 @@ static int mkdir_locked(struct jobdir *d, const struct cred *c, uint64_t dir_id,
 	return err;
 }
 
-int jobdir_mkdir(struct jobdir *d, const struct cred *c, uint64_t dir, const char *name, uint32_t mode,
-	struct jobdir_attr *ret)
+int jobdir_mkdir(struct jobdir *d, const struct cred *c, uint64_t dir, const char *name,
+	uint32_t mode, struct jobdir_attr *ret)
 {
 	struct tree_node *n;
 	int err;
@@ -91,7 +91,7 @@ int jobdir_rmdir(struct jobdir *d, const struct cred *c, uint64_t dir, const cha
 	return err;
 }
 
-/* --- removing ----------------------------------------------------------------------------------------- */
+/* --- removing --------------------------------------------------------------------------------- */
 
 static int remove_result(struct tree_node *n, enum job_row row)
 {
@@ -121,7 +121,8 @@ static int unlink_locked(struct jobdir *d, const struct cred *c, uint64_t dir_id
 
 	if (err)
 		return err;
-	n = what.class == NAME_RESULT ? tree_find_stem(dir, name, what.stem_len) : tree_find(dir, name);
+	n = what.class == NAME_RESULT ? tree_find_stem(dir, name, what.stem_len)
+				      : tree_find(dir, name);
 	if (!n)
 		return -ENOENT;
 	err = access_remove(c, &dir->owner, n->owner.uid);
@@ -147,7 +148,7 @@ int jobdir_unlink(struct jobdir *d, const struct cred *c, uint64_t dir, const ch
 	return err;
 }
 
-/* --- renaming ----------------------------------------------------------------------------------------- */
+/* --- renaming --------------------------------------------------------------------------------- */
 
 struct move {
 	struct tree_node *from_dir, *to_dir, *node, *target;
@@ -300,7 +301,7 @@ int jobdir_rename(struct jobdir *d, const struct cred *c, uint64_t from_dir, con
 	return err;
 }
 
-/* --- attributes --------------------------------------------------------------------------------------- */
+/* --- attributes ------------------------------------------------------------------------------- */
 
 static int may_change(struct tree_node *n, const struct cred *c, const struct jobdir_file *open,
 	const struct jobdir_change *ch)
@@ -321,7 +322,8 @@ static int may_change(struct tree_node *n, const struct cred *c, const struct jo
 	return err;
 }
 
-static int change_size(struct jobdir *d, struct tree_node *n, struct jobdir_file *open, uint64_t size)
+static int change_size(struct jobdir *d, struct tree_node *n, struct jobdir_file *open,
+	uint64_t size)
 {
 	bool own = open && open->writes;
 	uint64_t before;

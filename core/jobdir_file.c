@@ -49,7 +49,7 @@ void jobdir_drop_content(struct jobdir *d, struct tree_node *n)
 	jobdir_account(d, n, before);
 }
 
-/* --- opening ------------------------------------------------------------------------------------------ */
+/* --- opening ---------------------------------------------------------------------------------- */
 
 /* A request has one writer at a time, and none while it is queued or running. */
 static int may_write(struct jobdir *d, const struct tree_node *n)
@@ -82,8 +82,8 @@ static int begin_writing(struct jobdir *d, struct tree_node *n, int flags)
 	if (!err && (flags & O_TRUNC))
 		err = empty_it(d, n);
 	if (!err && judged) {
-		n->verdict = verdict_new(
-			n->what.class == NAME_TEXT ? JOB_FORMAT_TEXT : JOB_FORMAT_JSON);
+		n->verdict =
+			verdict_new(n->what.class == NAME_TEXT ? JOB_FORMAT_TEXT : JOB_FORMAT_JSON);
 		err = n->verdict ? 0 : -ENOMEM;
 	}
 	return err;
@@ -162,7 +162,7 @@ int jobdir_open_result(struct jobdir *d, const struct cred *c, struct jobdir_ref
 	return err;
 }
 
-/* --- creating ----------------------------------------------------------------------------------------- */
+/* --- creating --------------------------------------------------------------------------------- */
 
 static int may_create(struct jobdir *d, const struct cred *c, struct tree_node *dir,
 	const struct jobname *what, const char *name)
@@ -174,8 +174,8 @@ static int may_create(struct jobdir *d, const struct cred *c, struct tree_node *
 	return name_is_request(what->class) ? engine_admit(d->engine, c->uid, NULL) : 0;
 }
 
-static int make_file(struct jobdir *d, const struct cred *c, struct tree_node *dir, const char *name,
-	uint32_t mode, struct tree_node **ret)
+static int make_file(struct jobdir *d, const struct cred *c, struct tree_node *dir,
+	const char *name, uint32_t mode, struct tree_node **ret)
 {
 	const struct owner o = {
 		.uid = c->uid,
@@ -229,8 +229,8 @@ static int create_locked(struct jobdir *d, const struct cred *c, uint64_t dir_id
 	return err;
 }
 
-int jobdir_create(struct jobdir *d, const struct cred *c, uint64_t dir, const char *name, uint32_t mode,
-	int flags, struct jobdir_attr *ret, struct jobdir_file **ret_file)
+int jobdir_create(struct jobdir *d, const struct cred *c, uint64_t dir, const char *name,
+	uint32_t mode, int flags, struct jobdir_attr *ret, struct jobdir_file **ret_file)
 {
 	int err;
 
@@ -244,9 +244,10 @@ int jobdir_create(struct jobdir *d, const struct cred *c, uint64_t dir, const ch
 	return err;
 }
 
-/* --- reading and writing ------------------------------------------------------------------------------ */
+/* --- reading and writing ---------------------------------------------------------------------- */
 
-ssize_t jobdir_read(struct jobdir *d, struct jobdir_file *f, uint64_t offset, char *ret, size_t size)
+ssize_t jobdir_read(struct jobdir *d, struct jobdir_file *f, uint64_t offset, char *ret,
+	size_t size)
 {
 	ssize_t n;
 
@@ -308,7 +309,8 @@ static int judge_now(struct jobdir *d, struct jobdir_file *f)
 	lock_drop(&d->lock);
 	if (!content)
 		return -ENOMEM;
-	err = verdict_judge(JOB_FORMAT_JSON, content, &checker, &order, &fault); /* text is never whole */
+	err = verdict_judge(JOB_FORMAT_JSON, content, &checker, &order,
+		&fault); /* text is never whole */
 	lock_take(&d->lock);
 	keep_judgement(f, content, &order, &fault);
 	lock_drop(&d->lock);
@@ -346,7 +348,7 @@ int jobdir_flush(struct jobdir *d, struct jobdir_file *f, bool opener)
 	return err;
 }
 
-/* --- closing ------------------------------------------------------------------------------------------ */
+/* --- closing ---------------------------------------------------------------------------------- */
 
 void jobdir_release(struct jobdir *d, struct jobdir_file *f)
 {

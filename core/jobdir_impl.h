@@ -37,7 +37,8 @@ struct jobdir_file {
 /* Search permission on the folder and all above it. -ENOENT when it was removed. */
 int jobdir_search(const struct cred *c, const struct tree_node *dir);
 /* The folder with that id, searchable and with `want` on it. -ESTALE, -ENOTDIR. */
-int jobdir_dir(struct jobdir *d, const struct cred *c, uint64_t id, int want, struct tree_node **ret);
+int jobdir_dir(struct jobdir *d, const struct cred *c, uint64_t id, int want,
+	struct tree_node **ret);
 /* The owner as results show it. */
 struct owner jobdir_result_owner(const struct tree_node *n);
 void jobdir_attr(struct jobdir *d, struct tree_node *n, enum job_row row, struct jobdir_attr *ret);
@@ -62,13 +63,15 @@ void jobdir_drop_content(struct jobdir *d, struct tree_node *n);
 int jobdir_fresh_run(struct tree_node *n);
 /* Take the run off the node; the caller cancels and puts it without the lock. */
 struct job *jobdir_take_job(struct tree_node *n);
-void jobdir_drop_job(struct jobdir *d, struct job *j); /* cancel and put; NULL is fine; no lock held */
+void jobdir_drop_job(struct jobdir *d,
+	struct job *j); /* cancel and put; NULL is fine; no lock held */
 
 /* Hand the present content over, unless it is empty. Called without the lock, with a count of the job. */
 struct submission {
-	struct job *job;     /* counted; NULL: nothing to do. Handed over once: jobdir_idle() says -EBUSY from then on */
+	struct job *
+		job; /* counted; NULL: nothing to do. Handed over once: jobdir_idle() says -EBUSY from then on */
 	struct blob *content;
-	struct fault fault;  /* found while it was written */
+	struct fault fault; /* found while it was written */
 	bool judged;
 	struct job_order order;
 };

@@ -36,7 +36,8 @@ struct jobname jobname_class(const char *name)
 
 	for (size_t i = 0; dot && name[0] != '.' && i < ARRAY_SIZE(suffixes); i++)
 		if (strcmp(dot, suffixes[i].text) == 0)
-			return (struct jobname){ suffixes[i].class, suffixes[i].row, (size_t)(dot - name) };
+			return (struct jobname){ suffixes[i].class, suffixes[i].row,
+				(size_t)(dot - name) };
 	return (struct jobname){ NAME_INERT, ROW_REQUEST, 0 };
 }
 

@@ -13,8 +13,8 @@ enum job_row { ROW_REQUEST, ROW_STATUS, ROW_OUT, ROW_ERR, ROW_STREAM, ROW_COUNT 
 
 struct jobname {
 	enum name_class class;
-	enum job_row row;    /* ROW_REQUEST unless a result */
-	size_t stem_len;     /* 0 for inert names */
+	enum job_row row; /* ROW_REQUEST unless a result */
+	size_t stem_len;  /* 0 for inert names */
 };
 
 #define JOBNAME_MAX 255

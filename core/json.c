@@ -283,8 +283,12 @@ enum json_type json_type(const struct json_value *v)
 const char *json_type_name(enum json_type type)
 {
 	static const char *const names[] = {
-		[JSON_NULL] = "null", [JSON_BOOL] = "true or false", [JSON_NUMBER] = "a number",
-		[JSON_STRING] = "a string", [JSON_ARRAY] = "an array", [JSON_OBJECT] = "an object",
+		[JSON_NULL] = "null",
+		[JSON_BOOL] = "true or false",
+		[JSON_NUMBER] = "a number",
+		[JSON_STRING] = "a string",
+		[JSON_ARRAY] = "an array",
+		[JSON_OBJECT] = "an object",
 	};
 
 	return names[type];

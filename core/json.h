@@ -20,7 +20,7 @@ enum json_type { JSON_NULL, JSON_BOOL, JSON_NUMBER, JSON_STRING, JSON_ARRAY, JSO
 
 struct json_value; /* borrowed from its document */
 
-/* --- scanning bytes as they come --------------------------------------------------------------- */
+/* --- scanning bytes as they come -------------------------------------------------------------- */
 
 enum json_verdict { JSON_INCOMPLETE, JSON_COMPLETE, JSON_HOPELESS };
 
@@ -42,7 +42,7 @@ struct json_scanner {
 void json_scanner_init(struct json_scanner *s);
 enum json_verdict json_scan(struct json_scanner *s, const char *bytes, size_t n);
 
-/* --- documents --------------------------------------------------------------------------------- */
+/* --- documents -------------------------------------------------------------------------------- */
 
 /* Parse a whole document. On failure returns -EINVAL (-EILSEQ for bytes that are not UTF-8, -ENOMEM)
  * and fills `f` with offset and reason; UTF-16 and UTF-32 are named. Free the root with json_free(). */
@@ -50,11 +50,12 @@ int json_parse(const char *text, size_t len, struct json_value **ret, struct fau
 void json_free(struct json_value *root); /* NULL is fine */
 
 enum json_type json_type(const struct json_value *v);
-const char *json_type_name(enum json_type type); /* "a string", "an object", ... */
+const char *json_type_name(enum json_type type);  /* "a string", "an object", ... */
 size_t json_offset(const struct json_value *v);   /* of its first byte in the parsed text */
 const char *json_key(const struct json_value *v); /* NULL outside objects */
 
-const struct json_value *json_member(const struct json_value *object, const char *key); /* or NULL */
+const struct json_value *json_member(const struct json_value *object,
+	const char *key); /* or NULL */
 const struct json_value *json_first(const struct json_value *container);
 const struct json_value *json_next(const struct json_value *v);
 size_t json_count(const struct json_value *container);
@@ -68,7 +69,7 @@ const char *json_number_text(const struct json_value *v, char ret[JSON_MAX_NUMBE
 int json_int64(const struct json_value *v, int64_t *ret);
 int json_uint64(const struct json_value *v, uint64_t *ret);
 
-/* --- making ------------------------------------------------------------------------------------ */
+/* --- making ----------------------------------------------------------------------------------- */
 
 struct json_value *json_new_object(void);
 struct json_value *json_new_array(void);

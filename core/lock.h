@@ -35,7 +35,10 @@ struct lock {
 };
 
 /* A lock with static storage needs no lock_init(). */
-#define LOCK_INIT(rank, name) { PTHREAD_MUTEX_INITIALIZER, (rank), (name) }
+#define LOCK_INIT(rank, name) \
+	{ \
+		PTHREAD_MUTEX_INITIALIZER, (rank), (name) \
+	}
 
 void lock_init(struct lock *l, enum lock_rank rank, const char *name);
 void lock_done(struct lock *l); /* nobody holds it or waits for it */

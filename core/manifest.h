@@ -12,27 +12,27 @@
 #include "core/fault.h"
 #include "core/tensor.h"
 
-#define MANIFEST_SCHEMA       "npufs-manifest-1"
-#define MANIFEST_MAX_BYTES    (1 << 20)
-#define MANIFEST_MAX_FILES    1024
-#define MANIFEST_MAX_PROGRAMS 64
-#define MANIFEST_MAX_TENSORS  64 /* inputs, and outputs, of one program */
-#define MANIFEST_MAX_CSRS     8  /* of one program */
-#define MANIFEST_MAX_GOLDEN   64
-#define MANIFEST_MAX_VERSIONS 64 /* of one kind */
-#define MANIFEST_MAX_IDS      64 /* in prefix, in suffix, in stop */
-#define MANIFEST_MAX_BATCH    1024
-#define MANIFEST_MAX_CONTEXT  (1 << 20)
-#define MANIFEST_MAX_VOCAB    (1 << 20)
-#define MANIFEST_MAX_TEMPERATURE 2 /* as in requests */
-#define MANIFEST_MAX_TOLERANCE   1000000
-#define MANIFEST_DESCRIPTION_MAX 1000 /* bytes */
-#define MANIFEST_VERSION_MAX     31   /* bytes */
-#define MANIFEST_PATH_MAX     255
-#define MANIFEST_PATH_DEPTH   16 /* components */
+#define MANIFEST_SCHEMA           "npufs-manifest-1"
+#define MANIFEST_MAX_BYTES        (1 << 20)
+#define MANIFEST_MAX_FILES        1024
+#define MANIFEST_MAX_PROGRAMS     64
+#define MANIFEST_MAX_TENSORS      64 /* inputs, and outputs, of one program */
+#define MANIFEST_MAX_CSRS         8  /* of one program */
+#define MANIFEST_MAX_GOLDEN       64
+#define MANIFEST_MAX_VERSIONS     64 /* of one kind */
+#define MANIFEST_MAX_IDS          64 /* in prefix, in suffix, in stop */
+#define MANIFEST_MAX_BATCH        1024
+#define MANIFEST_MAX_CONTEXT      (1 << 20)
+#define MANIFEST_MAX_VOCAB        (1 << 20)
+#define MANIFEST_MAX_TEMPERATURE  2 /* as in requests */
+#define MANIFEST_MAX_TOLERANCE    1000000
+#define MANIFEST_DESCRIPTION_MAX  1000 /* bytes */
+#define MANIFEST_VERSION_MAX      31   /* bytes */
+#define MANIFEST_PATH_MAX         255
+#define MANIFEST_PATH_DEPTH       16 /* components */
 #define MANIFEST_MAX_FILE_BYTES   ((uint64_t)64 << 30)
 #define MANIFEST_MAX_TENSOR_BYTES ((int64_t)1 << 30)
-#define ALIAS_MAX             64
+#define ALIAS_MAX                 64
 
 enum manifest_kind { MANIFEST_LLM, MANIFEST_TENSOR };
 

@@ -28,7 +28,7 @@ static bool path_valid(const char *path)
 	for (const char *c = path; *c; c++)
 		if (*c < ' ' || *c > '~' || *c == '\\')
 			return false;
-	for (const char *end; ; path = end + 1) {
+	for (const char *end;; path = end + 1) {
 		end = strchrnul(path, '/');
 		if (!component_valid(path, (size_t)(end - path)) || ++depth > MANIFEST_PATH_DEPTH)
 			return false;
@@ -75,8 +75,8 @@ static int take_file(struct parser *p, const struct spot *at, const struct json_
 	if (err)
 		return err;
 	if (manifest_file(m, d.path))
-		return manifest_refuse(
-			at, v, p->f, "list each file once", "has the path of an earlier one");
+		return manifest_refuse(at, v, p->f, "list each file once",
+			"has the path of an earlier one");
 	err = manifest_copy_text(d.path, &file->path, p->f);
 	if (err)
 		return err;
@@ -93,8 +93,8 @@ int manifest_take_files(struct parser *p, const struct json_value *list, size_t 
 
 	if (p->need_files != (list != NULL))
 		return manifest_refuse(&at, list, p->f,
-			p->need_files ? "make the manifest with npufs-admin artifact import" :
-					"remove it: the tool lists the files itself",
+			p->need_files ? "make the manifest with npufs-admin artifact import"
+				      : "remove it: the tool lists the files itself",
 			p->need_files ? "is missing" : "a template has no such member");
 	p->m->files = calloc((list ? json_count(list) : names) + 1, sizeof *p->m->files);
 	if (!p->m->files)

@@ -144,9 +144,11 @@ struct version_members {
 };
 
 #define VERSIONS(member, is_optional) \
-	{ .name = #member, .kind = MEMBER_ARRAY, .optional = (is_optional), \
+	{ \
+		.name = #member, .kind = MEMBER_ARRAY, .optional = (is_optional), \
 		.offset = offsetof(struct version_members, member), .low = 1, \
-		.high = MANIFEST_MAX_VERSIONS }
+		.high = MANIFEST_MAX_VERSIONS \
+	}
 
 static const struct member_row version_rows[] = {
 	VERSIONS(runtime, false),
@@ -185,8 +187,8 @@ static int take_versions(struct parser *p, const struct root_members *d)
 	const struct spot at = { &manifest_root, "compatible", 0 };
 	struct version_members v = { NULL, NULL, NULL };
 	struct manifest *m = p->m;
-	int err = manifest_read_object(
-		&at, d->compatible, version_rows, ARRAY_SIZE(version_rows), &v, p->f);
+	int err = manifest_read_object(&at, d->compatible, version_rows, ARRAY_SIZE(version_rows),
+		&v, p->f);
 
 	if (!err)
 		err = take_version_list(p, "runtime", v.runtime, &m->runtimes, &m->n_runtimes);
@@ -206,8 +208,10 @@ struct tokenizer_members {
 };
 
 #define IDS(member) \
-	{ .name = #member, .kind = MEMBER_ARRAY, .high = MANIFEST_MAX_IDS, \
-		.offset = offsetof(struct tokenizer_members, member) }
+	{ \
+		.name = #member, .kind = MEMBER_ARRAY, .high = MANIFEST_MAX_IDS, \
+		.offset = offsetof(struct tokenizer_members, member) \
+	}
 
 static const struct member_row tokenizer_rows[] = {
 	{ .name = "type",
@@ -272,16 +276,16 @@ static int take_tokenizer_type(struct parser *p, const struct spot *up, const st
 	while (i < ARRAY_SIZE(tokenizer_types) && strcmp(d->type, tokenizer_types[i].name) != 0)
 		i++;
 	if (i == ARRAY_SIZE(tokenizer_types))
-		return manifest_refuse(
-			&type, v, p->f, "write bytes or llama2c", "must be bytes or llama2c");
+		return manifest_refuse(&type, v, p->f, "write bytes or llama2c",
+			"must be bytes or llama2c");
 	if (d->vocab_size < tokenizer_types[i].least_vocab)
 		return manifest_refuse(&vocab, v, p->f, "give the true size of the vocabulary",
 			"must be %u at least", tokenizer_types[i].least_vocab);
 	if (!d->file && tokenizer_types[i].has_file)
 		return manifest_refuse(&file, v, p->f, "add it", "is missing");
 	if (d->file && !tokenizer_types[i].has_file)
-		return manifest_refuse(
-			&file, v, p->f, "remove it", "this type of tokenizer has no file");
+		return manifest_refuse(&file, v, p->f, "remove it",
+			"this type of tokenizer has no file");
 	p->m->tokenizer.type = tokenizer_types[i].type;
 	p->m->tokenizer.vocab_size = d->vocab_size;
 	return d->file ? manifest_name_file(p, &file, json_member(v, "file"), &p->m->tokenizer.file)
@@ -297,8 +301,8 @@ static int take_tokenizer(struct parser *p, const struct root_members *d)
 
 	if (!d->tokenizer)
 		return 0;
-	err = manifest_read_object(
-		&at, d->tokenizer, tokenizer_rows, ARRAY_SIZE(tokenizer_rows), &m, p->f);
+	err = manifest_read_object(&at, d->tokenizer, tokenizer_rows, ARRAY_SIZE(tokenizer_rows),
+		&m, p->f);
 	if (!err)
 		err = take_tokenizer_type(p, &at, d->tokenizer, &m);
 	if (!err)
@@ -334,8 +338,8 @@ static int take_defaults(struct parser *p, const struct root_members *d)
 
 	if (!d->defaults)
 		return 0;
-	err = manifest_read_object(
-		&at, d->defaults, default_rows, ARRAY_SIZE(default_rows), p->m, p->f);
+	err = manifest_read_object(&at, d->defaults, default_rows, ARRAY_SIZE(default_rows), p->m,
+		p->f);
 	if (!err && p->m->default_max_new_tokens > p->m->context_limit)
 		return manifest_refuse(&most, d->defaults, p->f,
 			"give a number below the context_limit",
@@ -388,8 +392,8 @@ static int take_root(struct parser *p, const struct json_value *root)
 	int err = check_schema(p, root);
 
 	if (!err)
-		err = manifest_read_object(
-			&manifest_root, root, root_rows, ARRAY_SIZE(root_rows), &d, p->f);
+		err = manifest_read_object(&manifest_root, root, root_rows, ARRAY_SIZE(root_rows),
+			&d, p->f);
 	for (size_t i = 0; !err && i < ARRAY_SIZE(steps); i++)
 		err = steps[i](p, &d);
 	return err;

@@ -109,8 +109,10 @@ struct program_members {
 };
 
 #define TENSORS(member, least) \
-	{ .name = #member, .kind = MEMBER_ARRAY, .low = (least), .high = MANIFEST_MAX_TENSORS, \
-		.offset = offsetof(struct program_members, member) }
+	{ \
+		.name = #member, .kind = MEMBER_ARRAY, .low = (least), \
+		.high = MANIFEST_MAX_TENSORS, .offset = offsetof(struct program_members, member) \
+	}
 
 static const struct member_row program_rows[] = {
 	{ .name = "name",
@@ -135,8 +137,8 @@ static int take_csrs(struct parser *p, const struct spot *at, const struct json_
 	if (!list)
 		return 0;
 	if (p->m->kind != MANIFEST_LLM && json_count(list))
-		return manifest_refuse(
-			at, list, p->f, "remove them", "only programs of an llm have CSRs");
+		return manifest_refuse(at, list, p->f, "remove them",
+			"only programs of an llm have CSRs");
 	s->csrs = calloc(json_count(list) + 1, sizeof *s->csrs);
 	if (!s->csrs)
 		return manifest_no_memory(p->f);

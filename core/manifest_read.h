@@ -33,9 +33,9 @@ enum member_kind {
 struct member_row {
 	const char *name;
 	enum member_kind kind;
-	bool optional;       /* the place keeps what it had */
-	size_t offset;       /* of the place, in the struct that is filled */
-	uint64_t low, high;  /* of a number; of a text's bytes; of an array's items */
+	bool optional;                   /* the place keeps what it had */
+	size_t offset;                   /* of the place, in the struct that is filled */
+	uint64_t low, high;              /* of a number; of a text's bytes; of an array's items */
 	bool (*valid)(const char *text); /* of a text; NULL: any */
 	const char *form; /* of a valid text, for the message: "lower-case hex digits" */
 };

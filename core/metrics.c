@@ -179,7 +179,8 @@ void metrics_render(struct buf *out)
 {
 	for (unsigned m = 0; m < METRIC_COUNT; m++)
 		render_row(out, (enum metric)m);
-	buf_puts(out, "# HELP npufs_build_info The version that runs; always 1.\n"
+	buf_puts(out,
+		"# HELP npufs_build_info The version that runs; always 1.\n"
 		"# TYPE npufs_build_info gauge\nnpufs_build_info");
 	put_label(out, "version", version);
 	put_value(out, UNIT_COUNT, 1);

@@ -61,7 +61,8 @@ static int make_entries(struct models *m, char **aliases)
 	return 0;
 }
 
-int models_new(const char *store, const struct device_ops *ops, struct models **ret, struct fault *f)
+int models_new(const char *store, const struct device_ops *ops, struct models **ret,
+	struct fault *f)
 {
 	struct models *m = calloc(1, sizeof *m);
 	char **aliases = NULL;
@@ -190,7 +191,7 @@ const char *model_state_name(enum model_state s)
 	return names[s];
 }
 
-/* --- verification: files are read without the lock, what was learned is published under it -------- */
+/* --- verification: files are read without the lock, what was learned is published under it ---- */
 
 static int load_own(struct models *m, struct model_entry *learned, struct fault *f)
 {

@@ -16,28 +16,30 @@ struct models;
 struct model_view {
 	const char *alias;
 	enum model_state state;
-	const struct manifest *manifest; /* NULL until verified */
-	const struct artifact *artifact; /* NULL until verified, and for a backend's own */
+	const struct manifest *manifest;   /* NULL until verified */
+	const struct artifact *artifact;   /* NULL until verified, and for a backend's own */
 	const struct tokenizer *tokenizer; /* NULL where there is none */
-	const char *sha256;              /* of the manifest; "" until verified */
-	uint64_t generation;             /* the last that was configured; 0 none */
-	struct fault fault;              /* why it failed */
+	const char *sha256;                /* of the manifest; "" until verified */
+	uint64_t generation;               /* the last that was configured; 0 none */
+	struct fault fault;                /* why it failed */
 };
 
 /* List the store's aliases, or the backend's own one ("echo") when it brings its manifest. */
-int models_new(const char *store, const struct device_ops *ops, struct models **ret, struct fault *f);
+int models_new(const char *store, const struct device_ops *ops, struct models **ret,
+	struct fault *f);
 void models_free(struct models *m); /* NULL is fine */
 
 size_t models_count(const struct models *m);
 int models_find(const struct models *m, const char *alias); /* index, or -1 */
 /* The index for a request's model: NULL means the default. -ENOENT with the nearest alias in `f`. */
 int models_choose(const struct models *m, const char *alias, struct fault *f);
-int models_default(const struct models *m);                  /* index, or -1 when there is none */
-int models_set_default(struct models *m, const char *alias, struct fault *f); /* before any thread */
+int models_default(const struct models *m); /* index, or -1 when there is none */
+int models_set_default(struct models *m, const char *alias,
+	struct fault *f); /* before any thread */
 void models_get(struct models *m, int index, struct model_view *ret);
 const char *model_state_name(enum model_state s);
 
-/* --- for the engine's thread ------------------------------------------------------------------- */
+/* --- for the engine's thread ------------------------------------------------------------------ */
 
 /* Verify the artifact and make its tokenizer: AVAILABLE, or FAILED with its fault, which is returned. */
 int models_verify(struct models *m, int index, struct fault *f);

@@ -23,8 +23,8 @@ struct queue {
 	size_t len;
 };
 
-int queue_push(struct queue *q, struct queue_item *item); /* 0 or -ENOMEM */
-struct queue_item *queue_pop(struct queue *q);            /* NULL when empty */
+int queue_push(struct queue *q, struct queue_item *item);    /* 0 or -ENOMEM */
+struct queue_item *queue_pop(struct queue *q);               /* NULL when empty */
 bool queue_remove(struct queue *q, struct queue_item *item); /* false: it does not wait */
 static inline bool queue_waits(const struct queue_item *item)
 {

@@ -13,11 +13,11 @@
 #include "core/sampler.h"
 #include "core/tensor.h"
 
-#define REQUEST_MAX_STOPS      16
-#define REQUEST_MAX_STOP_BYTES 256
-#define REQUEST_MAX_INPUTS     64
-#define REQUEST_ID_MAX         128
-#define REQUEST_MAX_NEW_TOKENS (1 << 20)
+#define REQUEST_MAX_STOPS       16
+#define REQUEST_MAX_STOP_BYTES  256
+#define REQUEST_MAX_INPUTS      64
+#define REQUEST_ID_MAX          128
+#define REQUEST_MAX_NEW_TOKENS  (1 << 20)
 #define REQUEST_MAX_DEADLINE_MS (7LL * 24 * 3600 * 1000)
 
 enum request_output { REQUEST_TEXT, REQUEST_JSON };
@@ -28,8 +28,8 @@ struct request_tensor {
 };
 
 struct request {
-	char *model;     /* alias; NULL = the default model */
-	char *prompt;    /* UTF-8; NULL when tokens or inputs are given */
+	char *model;  /* alias; NULL = the default model */
+	char *prompt; /* UTF-8; NULL when tokens or inputs are given */
 	size_t prompt_len;
 	int32_t *tokens;
 	size_t n_tokens;
@@ -38,21 +38,21 @@ struct request {
 	int64_t max_new_tokens; /* -1: the model's default */
 	struct sampling sampling;
 	bool seed_given, temperature_given; /* otherwise random, the model's default */
-	char **stops;           /* NULL-ended, or NULL */
-	int64_t deadline_ms;    /* 0: none */
-	int32_t priority;       /* -100..100, larger first; 0 */
-	bool stream;            /* list STEM.stream */
-	bool echo;              /* the prompt's text in front of the output */
+	char **stops;                       /* NULL-ended, or NULL */
+	int64_t deadline_ms;                /* 0: none */
+	int32_t priority;                   /* -100..100, larger first; 0 */
+	bool stream;                        /* list STEM.stream */
+	bool echo;                          /* the prompt's text in front of the output */
 	bool output_given;
 	enum request_output output;
-	char *request_id;       /* "" when not given */
+	char *request_id; /* "" when not given */
 };
 
 /* One field of a structured request, for the documents. */
 struct request_field {
 	const char *name;
-	const char *type;  /* "string", "integer 1..1048576", ... */
-	const char *doc;   /* one line */
+	const char *type; /* "string", "integer 1..1048576", ... */
+	const char *doc;  /* one line */
 };
 const struct request_field *request_fields(size_t *ret_n);
 

@@ -5,7 +5,8 @@
 static int wrong_input(const struct model_view *model, struct fault *f)
 {
 	if (model->manifest->kind == MANIFEST_TENSOR)
-		return fault_at(f, -EINVAL, "inputs", -1, "give \"inputs\"; models/ALIAS/schema shows them",
+		return fault_at(f, -EINVAL, "inputs", -1,
+			"give \"inputs\"; models/ALIAS/schema shows them",
 			"model \"%s\" takes tensors, not text", model->alias);
 	return fault_at(f, -EINVAL, "inputs", -1, "give a \"prompt\" or \"tokens\"",
 		"model \"%s\" takes text, not tensors", model->alias);
@@ -14,8 +15,10 @@ static int wrong_input(const struct model_view *model, struct fault *f)
 int run_new(struct generation *g, const struct model_view *model, struct request *req,
 	const struct run_limits *limits, struct run **ret, struct fault *f)
 {
-	const struct run base = {
-		.generation = g, .model = model, .request = req, .limits = *limits };
+	const struct run base = { .generation = g,
+		.model = model,
+		.request = req,
+		.limits = *limits };
 	bool tensors = req->n_inputs > 0;
 
 	if (tensors != (model->manifest->kind == MANIFEST_TENSOR))

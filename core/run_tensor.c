@@ -34,8 +34,8 @@ static int check_input(const struct tensor_spec *want, const struct request *req
 	if (have->spec.dtype == want->dtype && tensor_same_shape(&have->spec, want))
 		return 0;
 	return fault_at(f, -EINVAL, "inputs", -1, "give the type and shape of models/ALIAS/schema",
-		"the input \"%s\" is %s; the model takes %s", want->name, tensor_text(&have->spec, a),
-		tensor_text(want, b));
+		"the input \"%s\" is %s; the model takes %s", want->name,
+		tensor_text(&have->spec, a), tensor_text(want, b));
 }
 
 static int check_inputs(const struct program_spec *spec, const struct request *req, struct fault *f)
@@ -45,7 +45,8 @@ static int check_inputs(const struct program_spec *spec, const struct request *r
 	for (size_t i = 0; !err && i < spec->n_inputs; i++)
 		err = check_input(&spec->inputs[i], req, f);
 	if (!err && req->n_inputs != spec->n_inputs)
-		err = fault_at(f, -EINVAL, "inputs", -1, "give each input of models/ALIAS/schema once",
+		err = fault_at(f, -EINVAL, "inputs", -1,
+			"give each input of models/ALIAS/schema once",
 			"%zu inputs are given; the model takes %zu", req->n_inputs, spec->n_inputs);
 	return err;
 }
@@ -75,7 +76,7 @@ static enum npu_error tensor_free(struct run *r)
 	return NPU_SUCCESS;
 }
 
-/* --- the run ---------------------------------------------------------------------------------------- */
+/* --- the run ---------------------------------------------------------------------------------- */
 
 static enum step tensor_step(struct run *r, struct buf *piece, struct step_fault *f)
 {
@@ -85,7 +86,8 @@ static enum step tensor_step(struct run *r, struct buf *piece, struct step_fault
 
 	(void)piece;
 	for (size_t i = 0; i < spec->n_inputs; i++)
-		memcpy(program_input(t->program, i), input_named(r->request, spec->inputs[i].name)->data,
+		memcpy(program_input(t->program, i),
+			input_named(r->request, spec->inputs[i].name)->data,
 			(size_t)tensor_bytes(&spec->inputs[i]));
 	got = infer_checked(t->program, 0, 0);
 	if (got.stage == INFER_DONE)

@@ -30,7 +30,7 @@ struct run_text {
 	size_t out_bytes;
 };
 
-/* --- making one ------------------------------------------------------------------------------------ */
+/* --- making one ------------------------------------------------------------------------------- */
 
 static int encode(const struct run *base, int32_t **ret, size_t *ret_n, struct fault *f)
 {
@@ -41,15 +41,18 @@ static int encode(const struct run *base, int32_t **ret, size_t *ret_n, struct f
 
 		if (least > base->generation->context)
 			return fault_at(f, -E2BIG, "prompt", -1, "shorten it",
-				"the prompt has at least %zu tokens; the model's context has %u", least,
-				base->generation->context);
-		if (tokenizer_encode(base->model->tokenizer, req->prompt, req->prompt_len, ret, ret_n))
-			return fault_set(f, -ENOMEM, "send it again later", "no memory for the prompt");
+				"the prompt has at least %zu tokens; the model's context has %u",
+				least, base->generation->context);
+		if (tokenizer_encode(base->model->tokenizer, req->prompt, req->prompt_len, ret,
+			    ret_n))
+			return fault_set(f, -ENOMEM, "send it again later",
+				"no memory for the prompt");
 		return 0;
 	}
 	for (size_t i = 0; i < req->n_tokens; i++)
 		if ((uint32_t)req->tokens[i] >= base->generation->vocab)
-			return fault_at(f, -EINVAL, "tokens", -1, "use ids below the vocabulary's size",
+			return fault_at(f, -EINVAL, "tokens", -1,
+				"use ids below the vocabulary's size",
 				"token %zu is %d; the vocabulary has %u", i, req->tokens[i],
 				base->generation->vocab);
 	*ret = malloc(req->n_tokens * sizeof **ret);
@@ -68,18 +71,22 @@ static int bound_lengths(struct run_text *t, struct fault *f)
 	size_t room;
 
 	if (t->n_prompt == 0)
-		return fault_at(f, -EINVAL, field, -1, "write some text", "the prompt has no tokens");
+		return fault_at(f, -EINVAL, field, -1, "write some text",
+			"the prompt has no tokens");
 	if (t->n_prompt > context)
 		return fault_at(f, -E2BIG, field, -1, "shorten it",
-			"the prompt has %zu tokens; the model's context has %zu", t->n_prompt, context);
+			"the prompt has %zu tokens; the model's context has %zu", t->n_prompt,
+			context);
 	room = context - t->n_prompt;
 	if (room == 0)
 		return fault_at(f, -E2BIG, field, -1, "shorten it by at least one token",
-			"the prompt's %zu tokens leave no room in a context of %zu", t->n_prompt, context);
+			"the prompt's %zu tokens leave no room in a context of %zu", t->n_prompt,
+			context);
 	if (req->max_new_tokens > (int64_t)room)
-		return fault_at(f, -E2BIG, "max_new_tokens", -1, "ask for fewer, or shorten the prompt",
-			"%zu prompt tokens and %lld new ones exceed the context of %zu", t->n_prompt,
-			(long long)req->max_new_tokens, context);
+		return fault_at(f, -E2BIG, "max_new_tokens", -1,
+			"ask for fewer, or shorten the prompt",
+			"%zu prompt tokens and %lld new ones exceed the context of %zu",
+			t->n_prompt, (long long)req->max_new_tokens, context);
 	t->max_new = room;
 	if (req->max_new_tokens >= 0)
 		t->max_new = (size_t)req->max_new_tokens;
@@ -187,7 +194,7 @@ static enum npu_error text_free(struct run *r)
 	return code;
 }
 
-/* --- stepping -------------------------------------------------------------------------------------- */
+/* --- stepping --------------------------------------------------------------------------------- */
 
 static void echo_prompt(struct run_text *t, struct buf *piece)
 {
@@ -228,7 +235,8 @@ static bool take_token(struct run_text *t, int32_t token, struct buf *piece)
 	return t->n_tokens - t->n_prompt >= t->max_new;
 }
 
-static enum step refuse(const struct run_text *t, struct step_fault *f, const struct infer_result *r)
+static enum step refuse(const struct run_text *t, struct step_fault *f,
+	const struct infer_result *r)
 {
 	fault_from_device(&f->fault, r->code, r->what);
 	f->submitted = r->stage != INFER_NOT_SUBMITTED;
@@ -288,7 +296,7 @@ static enum step text_step(struct run *r, struct buf *piece, struct step_fault *
 	return keep_piece(t, s, piece, before, f);
 }
 
-/* --- the outcome ----------------------------------------------------------------------------------- */
+/* --- the outcome ------------------------------------------------------------------------------ */
 
 static int render_document(const struct run_text *t, struct buf *out)
 {

@@ -39,12 +39,12 @@ struct sampler {
 	struct prng prng;
 	int32_t window[SAMPLER_WINDOW]; /* the last tokens; a ring */
 	uint32_t n_window, oldest;
-	float *penalised;               /* vocab of them; NULL without a penalty */
-	struct candidate *candidates;   /* vocab of them; NULL at temperature 0 */
-	double fraction[3][256];        /* [k][i] = 2^-(i / 256^(k+1)) */
+	float *penalised;             /* vocab of them; NULL without a penalty */
+	struct candidate *candidates; /* vocab of them; NULL at temperature 0 */
+	double fraction[3][256];      /* [k][i] = 2^-(i / 256^(k+1)) */
 };
 
-/* --- life ---------------------------------------------------------------------------------- */
+/* --- life ------------------------------------------------------------------------------------- */
 
 static void fill_fractions(struct sampler *s)
 {
@@ -119,7 +119,7 @@ void sampler_accept(struct sampler *s, int32_t token)
 	s->oldest = (s->oldest + 1) % SAMPLER_WINDOW;
 }
 
-/* --- penalty and greedy -------------------------------------------------------------------- */
+/* --- penalty and greedy ----------------------------------------------------------------------- */
 
 static bool seen_before(const struct sampler *s, uint32_t place)
 {
@@ -176,7 +176,7 @@ static int32_t first_equal(const float *v, uint32_t n, float value)
 	return (int32_t)i;
 }
 
-/* --- selection ----------------------------------------------------------------------------- */
+/* --- selection -------------------------------------------------------------------------------- */
 
 static bool comes_before(const struct candidate *a, const struct candidate *b)
 {
@@ -234,7 +234,7 @@ static size_t select_first(struct candidate *c, size_t n, uint64_t target)
 	return hi;
 }
 
-/* --- filters and the draw ------------------------------------------------------------------ */
+/* --- filters and the draw --------------------------------------------------------------------- */
 
 static uint64_t weight_of(const struct sampler *s, float logit, float best)
 {

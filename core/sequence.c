@@ -44,8 +44,10 @@ static struct infer_result run_both(struct generation *g, struct sequence *s, st
 	r = infer_checked(p, s->committed, cur);
 	if (r.stage == INFER_DONE)
 		r = infer_checked(g->kv_update, s->committed, cur);
-	if (r.stage == INFER_DONE && device_kv_len(g->device, s->id) != (int32_t)(s->committed + cur))
-		r = (struct infer_result){ INFER_OUTPUT_REFUSED, NPU_NOT_EXPECTED, "committing KV" };
+	if (r.stage == INFER_DONE &&
+		device_kv_len(g->device, s->id) != (int32_t)(s->committed + cur))
+		r = (struct infer_result){ INFER_OUTPUT_REFUSED, NPU_NOT_EXPECTED,
+			"committing KV" };
 	return r;
 }
 

@@ -10,9 +10,9 @@
 #include "core/generation.h"
 
 struct sequence {
-	int32_t id;        /* on the device, never used again */
+	int32_t id;         /* on the device, never used again */
 	uint32_t committed; /* tokens whose KV is known to be right */
-	bool lost;         /* its KV is gone: only sequence_close() is left */
+	bool lost;          /* its KV is gone: only sequence_close() is left */
 };
 
 /* NPU_MEMORY_ALLOCATION when the device has no room: the caller waits for another to close. */

@@ -10,7 +10,7 @@
 
 struct spool_file;
 
-struct spool_file *spool_file_new(void); /* NULL: no memory */
+struct spool_file *spool_file_new(void);    /* NULL: no memory */
 void spool_file_free(struct spool_file *f); /* NULL is fine */
 
 uint64_t spool_file_size(const struct spool_file *f);

@@ -9,7 +9,7 @@
 #include "core/spool.h"
 
 struct spool_file {
-	struct buf buf;    /* when blob is NULL */
+	struct buf buf; /* when blob is NULL */
 	struct blob *blob;
 };
 

@@ -54,7 +54,8 @@ void tensor_json_describe(struct json_value *object, const struct tensor_spec *t
 		json_add_int(shape, NULL, t->dims[d]);
 }
 
-void tensor_json_list(struct json_value *object, const char *key, const struct tensor_spec *t, size_t n)
+void tensor_json_list(struct json_value *object, const char *key, const struct tensor_spec *t,
+	size_t n)
 {
 	struct json_value *list = json_add_array(object, key);
 

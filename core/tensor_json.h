@@ -8,7 +8,8 @@
 /* Adds name, datatype (KServe v2's spelling) and shape to an object. */
 void tensor_json_describe(struct json_value *object, const struct tensor_spec *t);
 /* Adds an array of such objects. */
-void tensor_json_list(struct json_value *object, const char *key, const struct tensor_spec *t, size_t n);
+void tensor_json_list(struct json_value *object, const char *key, const struct tensor_spec *t,
+	size_t n);
 /* Adds "data": the elements in C order as a flat array; float16 as its 16 bits. */
 void tensor_json_data(struct json_value *object, const struct tensor_spec *t, const void *data);
 

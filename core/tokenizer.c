@@ -149,8 +149,7 @@ int tokenizer_encode(const struct tokenizer *t, const char *text, size_t len, in
 	return 0;
 }
 
-const char *tokenizer_piece(const struct tokenizer *t, int32_t prev, int32_t token,
-	size_t *ret_len)
+const char *tokenizer_piece(const struct tokenizer *t, int32_t prev, int32_t token, size_t *ret_len)
 {
 	*ret_len = 0;
 	if (token < 0 || (uint32_t)token >= t->vocab || tokenizer_is_stop(t, token))

@@ -42,13 +42,13 @@ struct llama2c {
 	uint32_t *slots; /* hash table of tokens; open addressing, at most half full */
 	uint32_t mask;
 	uint32_t longest;
-	int32_t space; /* the token of " " */
+	int32_t space;   /* the token of " " */
 	char bytes[256]; /* what byte tokens print */
 };
 
 static const struct piece nothing = { "", 0, 0 };
 
-/* --- lookup -------------------------------------------------------------------------------- */
+/* --- lookup ----------------------------------------------------------------------------------- */
 
 /* FNV-1a */
 static uint64_t hash(uint64_t h, const struct piece *p)
@@ -111,7 +111,7 @@ static int index_pieces(struct llama2c *l)
 	return 0;
 }
 
-/* --- the file ------------------------------------------------------------------------------ */
+/* --- the file --------------------------------------------------------------------------------- */
 
 static uint32_t read_u32(const char *at)
 {
@@ -207,8 +207,7 @@ static int load(struct llama2c *l, const void *file, size_t len, struct fault *f
 	return 0;
 }
 
-int llama2c_new(const void *file, size_t len, uint32_t vocab, struct llama2c **ret,
-	struct fault *f)
+int llama2c_new(const void *file, size_t len, uint32_t vocab, struct llama2c **ret, struct fault *f)
 {
 	struct llama2c *l;
 	int err;
@@ -244,7 +243,7 @@ size_t llama2c_longest(const struct llama2c *l)
 	return l->longest;
 }
 
-/* --- merging ------------------------------------------------------------------------------- */
+/* --- merging ---------------------------------------------------------------------------------- */
 
 struct node {
 	int32_t token; /* NO_TOKEN: merged into one before it */
@@ -341,7 +340,7 @@ static void merge_all(struct merger *m, uint32_t n)
 	}
 }
 
-/* --- encode, decode ------------------------------------------------------------------------ */
+/* --- encode, decode --------------------------------------------------------------------------- */
 
 /* A first byte of any kind and the continuation bytes after it, four bytes at most, as the scheme
  * cuts text without asking whether it is well-formed. */

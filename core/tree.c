@@ -35,7 +35,7 @@ struct tree {
 	uint64_t next_id, linked;
 };
 
-/* --- by id -------------------------------------------------------------------------------------------- */
+/* --- by id ------------------------------------------------------------------------------------ */
 
 static size_t hash_id(uint64_t id, size_t n_buckets)
 {
@@ -93,7 +93,7 @@ struct tree_node *tree_by_id(struct tree *t, uint64_t id)
 	return n;
 }
 
-/* --- nodes -------------------------------------------------------------------------------------------- */
+/* --- nodes ------------------------------------------------------------------------------------ */
 
 static void node_free(struct tree_node *n)
 {
@@ -188,7 +188,7 @@ void tree_release(struct tree *t, struct tree_node *n)
 	node_free(n);
 }
 
-/* --- names in a folder -------------------------------------------------------------------------------- */
+/* --- names in a folder ------------------------------------------------------------------------ */
 
 /* Requests are filed under their stem, the rest under the whole name. */
 static size_t hash_key(bool request, const char *key, size_t len, size_t n_buckets)
@@ -239,8 +239,9 @@ struct tree_node *tree_find_stem(struct tree_node *dir, const char *stem, size_t
 	if (!d->n_buckets)
 		return NULL;
 	n = d->buckets[hash_key(true, stem, len, d->n_buckets)];
-	while (n && !(name_is_request(n->what.class) && n->what.stem_len == len &&
-			     memcmp(n->name, stem, len) == 0))
+	while (n &&
+		!(name_is_request(n->what.class) && n->what.stem_len == len &&
+			memcmp(n->name, stem, len) == 0))
 		n = n->next_by_name;
 	return n;
 }
@@ -263,7 +264,7 @@ struct tree_node *tree_find(struct tree_node *dir, const char *name)
 	return n;
 }
 
-/* --- entries in order --------------------------------------------------------------------------------- */
+/* --- entries in order ------------------------------------------------------------------------- */
 
 static size_t entry_index(const struct tree_dir *d, uint64_t from)
 {
@@ -317,7 +318,7 @@ struct tree_node *tree_entry_from(struct tree_node *dir, uint64_t from)
 	return NULL;
 }
 
-/* --- linking ------------------------------------------------------------------------------------------ */
+/* --- linking ---------------------------------------------------------------------------------- */
 
 /* Room for one more, so that attach() cannot fail. */
 static int make_room(struct tree_dir *d)
@@ -395,7 +396,7 @@ int tree_move(struct tree *t, struct tree_node *n, struct tree_node *dir, const 
 	return 0;
 }
 
-/* --- shape -------------------------------------------------------------------------------------------- */
+/* --- shape ------------------------------------------------------------------------------------ */
 
 size_t tree_dir_count(const struct tree_node *dir)
 {

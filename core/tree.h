@@ -18,23 +18,23 @@ struct tree_dir; /* a folder's entries */
 struct verdict;
 
 struct tree_node {
-	uint64_t id;    /* fixed */
+	uint64_t id; /* fixed */
 	struct owner owner;
 	int64_t atime, mtime, ctime; /* wall ns */
 	struct tree_node *parent;    /* NULL for the root and for what was removed */
 	char *name;
 	struct jobname what;
-	uint64_t entry;        /* its place in the parent's listing; larger than every earlier one's */
-	uint64_t lookups;      /* the kernel's count */
+	uint64_t entry;   /* its place in the parent's listing; larger than every earlier one's */
+	uint64_t lookups; /* the kernel's count */
 	uint32_t opens, writers;
-	struct tree_dir *dir;  /* folders */
+	struct tree_dir *dir;    /* folders */
 	struct spool_file *data; /* files */
-	struct job *job;       /* requests: the present run, counted */
+	struct job *job;         /* requests: the present run, counted */
 	struct verdict *verdict; /* while it is open for writing */
-	unsigned removed;      /* bit r: the user removed result row r of the present run */
-	uint32_t runs;         /* how many came before the present one */
-	bool dirty;            /* written since the last run */
-	bool handed;           /* the present run was handed to the engine */
+	unsigned removed;        /* bit r: the user removed result row r of the present run */
+	uint32_t runs;           /* how many came before the present one */
+	bool dirty;              /* written since the last run */
+	bool handed;             /* the present run was handed to the engine */
 	/* private */
 	struct tree_node *next_by_id, *next_by_name;
 };
@@ -46,7 +46,7 @@ struct tree *tree_new(uint64_t root_id, const struct owner *root);
 void tree_free(struct tree *t);
 struct tree_node *tree_root(struct tree *t);
 struct tree_node *tree_by_id(struct tree *t, uint64_t id); /* or NULL */
-uint64_t tree_count(const struct tree *t); /* linked nodes, the root not counted */
+uint64_t tree_count(const struct tree *t);                 /* linked nodes, the root not counted */
 
 /* A new node that is not linked yet: a folder, or a file with empty content. NULL: no memory. */
 struct tree_node *tree_node_new(struct tree *t, const struct owner *o);
@@ -70,7 +70,7 @@ unsigned tree_dir_subdirs(const struct tree_node *dir);
 struct tree_node *tree_entry_from(struct tree_node *dir, uint64_t from);
 
 bool tree_is_under(const struct tree_node *n, const struct tree_node *dir); /* or is it */
-unsigned tree_depth(const struct tree_node *dir);  /* 0 for the root */
+unsigned tree_depth(const struct tree_node *dir);                           /* 0 for the root */
 unsigned tree_height(const struct tree_node *dir); /* folders below it, longest way */
 
 #endif

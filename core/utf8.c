@@ -113,8 +113,9 @@ const char *utf8_other_encoding(const char *text, size_t len)
 
 		if (len < encodings[i].length)
 			continue;
-		while (n < encodings[i].length && (encodings[i].bytes[n] == 'x' ? text[n] != '\0'
-					: text[n] == encodings[i].bytes[n]))
+		while (n < encodings[i].length &&
+			(encodings[i].bytes[n] == 'x' ? text[n] != '\0'
+						      : text[n] == encodings[i].bytes[n]))
 			n++;
 		if (n == encodings[i].length)
 			return encodings[i].name;

@@ -9,8 +9,8 @@
 
 struct verdict {
 	enum job_format format;
-	bool in_order;  /* every byte so far came after the one before */
-	uint64_t seen;  /* bytes taken in order */
+	bool in_order; /* every byte so far came after the one before */
+	uint64_t seen; /* bytes taken in order */
 	struct json_scanner scanner;
 	char tail[4]; /* of a text: the beginning of an unfinished character */
 	size_t tail_len;
@@ -47,7 +47,8 @@ void verdict_reset(struct verdict *v)
 static void refuse_text(struct verdict *v, int err, uint64_t offset, const char *reason)
 {
 	if (!v->fault.err)
-		fault_at(&v->fault, err, NULL, (long)offset, "write the prompt as UTF-8 text", "%s", reason);
+		fault_at(&v->fault, err, NULL, (long)offset, "write the prompt as UTF-8 text", "%s",
+			reason);
 }
 
 /* A character may be cut by the end of a write: its beginning is kept for the next one. */
@@ -75,7 +76,8 @@ static void scan_text(struct verdict *v, const char *bytes, size_t n)
 	size_t rest = n - used, good = utf8_valid_prefix(bytes + used, rest);
 
 	if (nul)
-		refuse_text(v, -EINVAL, v->seen + (uint64_t)(nul - bytes), "the text has a NUL byte");
+		refuse_text(v, -EINVAL, v->seen + (uint64_t)(nul - bytes),
+			"the text has a NUL byte");
 	if (good < rest && utf8_unfinished_tail(bytes + used, rest) == rest - good) {
 		v->tail_len = rest - good;
 		memcpy(v->tail, bytes + used + good, v->tail_len);
@@ -90,7 +92,8 @@ static bool refuse_encoding(struct verdict *v, const char *bytes, size_t n)
 	const char *encoding = v->seen ? NULL : utf8_other_encoding(bytes, n);
 
 	if (encoding)
-		fault_at(&v->fault, -EILSEQ, NULL, 0, "write UTF-8", "the text is %s; write UTF-8", encoding);
+		fault_at(&v->fault, -EILSEQ, NULL, 0, "write UTF-8", "the text is %s; write UTF-8",
+			encoding);
 	return encoding != NULL;
 }
 
@@ -100,8 +103,8 @@ static bool scan_json(struct verdict *v, const char *bytes, size_t n)
 	enum json_verdict now = json_scan(&v->scanner, bytes, n);
 
 	if (now == JSON_HOPELESS && !v->fault.err)
-		fault_at(&v->fault, v->scanner.err, NULL, (long)v->scanner.offset, "correct the JSON there", "%s",
-			v->scanner.reason);
+		fault_at(&v->fault, v->scanner.err, NULL, (long)v->scanner.offset,
+			"correct the JSON there", "%s", v->scanner.reason);
 	return now == JSON_COMPLETE && before != JSON_COMPLETE;
 }
 
@@ -135,8 +138,8 @@ static int parse(enum job_format format, const struct blob *content, struct requ
 	return request_from_json(blob_bytes(content), blob_len(content), ret, f);
 }
 
-int verdict_judge(enum job_format format, const struct blob *content, const struct verdict_checker *c,
-	struct job_order *ret_order, struct fault *f)
+int verdict_judge(enum job_format format, const struct blob *content,
+	const struct verdict_checker *c, struct job_order *ret_order, struct fault *f)
 {
 	struct request *req = NULL;
 	int model, err;
@@ -144,8 +147,9 @@ int verdict_judge(enum job_format format, const struct blob *content, const stru
 	*f = (struct fault)FAULT_NONE;
 	err = parse(format, content, &req, f);
 	if (err)
-		return f->err ? err
-			      : fault_set(f, err, "send it again later", "no memory for the request");
+		return f->err
+			? err
+			: fault_set(f, err, "send it again later", "no memory for the request");
 	model = c->check(c->context, req, f);
 	if (model < 0) {
 		request_free(req);

@@ -28,8 +28,8 @@ void verdict_reset(struct verdict *v);
 
 /* Parse and check a whole content. On success *ret_order has model, priority, deadline and stream (the
  * blob is not taken); else `f` says why not. */
-int verdict_judge(enum job_format format, const struct blob *content, const struct verdict_checker *c,
-	struct job_order *ret_order, struct fault *f);
+int verdict_judge(enum job_format format, const struct blob *content,
+	const struct verdict_checker *c, struct job_order *ret_order, struct fault *f);
 /* Remember a judgement. */
 void verdict_refuse(struct verdict *v, const struct fault *f);
 

@@ -41,7 +41,7 @@ struct area_ops {
 extern const struct area_ops area_fixed, area_jobs;
 extern const struct area_ops *const areas[AREA_COUNT]; /* fs/ops.c */
 
-/* --- tables of rows ------------------------------------------------------------------------------------ */
+/* --- tables of rows --------------------------------------------------------------------------- */
 
 struct node_row {
 	const char *name; /* NULL ends a table */
@@ -50,14 +50,26 @@ struct node_row {
 	int (*show)(struct npufs *fs, uint64_t object, struct buf *out);
 	bool live; /* the text changes by itself: it has no size, and is never cached */
 	bool (*exists)(struct npufs *fs); /* NULL: always */
-	enum area area; /* a folder: the area that hangs here; AREA_ROOT for texts */
+	enum area area;  /* a folder: the area that hangs here; AREA_ROOT for texts */
 	const char *doc; /* one line for the mount's README */
 };
 
-#define TEXT(name_, show_, doc_) { .name = name_, .mode = 0444, .show = show_, .doc = doc_ }
-#define LIVE(name_, show_, doc_) { .name = name_, .mode = 0444, .show = show_, .live = true, .doc = doc_ }
-#define AREA(name_, area_, mode_, doc_) { .name = name_, .mode = mode_, .area = area_, .doc = doc_ }
-#define ROWS_END { .name = NULL }
+#define TEXT(name_, show_, doc_) \
+	{ \
+		.name = name_, .mode = 0444, .show = show_, .doc = doc_ \
+	}
+#define LIVE(name_, show_, doc_) \
+	{ \
+		.name = name_, .mode = 0444, .show = show_, .live = true, .doc = doc_ \
+	}
+#define AREA(name_, area_, mode_, doc_) \
+	{ \
+		.name = name_, .mode = mode_, .area = area_, .doc = doc_ \
+	}
+#define ROWS_END \
+	{ \
+		.name = NULL \
+	}
 
 /* An area of tables: its own rows, or one object a model with `object_rows` in a folder of the model's name, or, with
  * `object_suffix`, as one file each. */

@@ -38,7 +38,8 @@ static bool row_exists(struct npufs *fs, const struct node_row *row)
 	return !row->exists || row->exists(fs);
 }
 
-static int text_place(struct npufs *fs, const struct node_row *rows, unsigned row, struct place *ret)
+static int text_place(struct npufs *fs, const struct node_row *rows, unsigned row,
+	struct place *ret)
 {
 	const struct node_row *r = row < ROW_FIRST ? NULL : row_at(rows, row - ROW_FIRST);
 
@@ -66,7 +67,7 @@ static int find_place(struct npufs *fs, struct at at, struct place *ret)
 	return 0;
 }
 
-/* --- attributes --------------------------------------------------------------------------------------- */
+/* --- attributes ------------------------------------------------------------------------------- */
 
 static struct owner owner_of(struct npufs *fs, const struct place *p)
 {
@@ -114,7 +115,8 @@ static int fixed_getattr(struct npufs *fs, const struct cred *c, struct at at, s
 		.st_gid = o.gid,
 		.st_blksize = 4096,
 	};
-	ret->st_ctim = ret->st_atim = clock_timespec(fs->started); /* archivers complain when it moves */
+	ret->st_ctim = ret->st_atim =
+		clock_timespec(fs->started); /* archivers complain when it moves */
 	ret->st_mtim = !p.dir && p.row->live ? clock_timespec(clock_wall()) : ret->st_ctim;
 	return p.dir ? 0 : size_of(fs, at, p.row, &ret->st_size);
 }
@@ -139,7 +141,7 @@ static int fixed_setattr(struct npufs *fs, const struct cred *c, struct at at, s
 	return set & FUSE_SET_ATTR_SIZE ? -EACCES : -EPERM;
 }
 
-/* --- names -------------------------------------------------------------------------------------------- */
+/* --- names ------------------------------------------------------------------------------------ */
 
 static void object_name(struct npufs *fs, const struct fixed_area *a, size_t i,
 	char ret[ENTRY_NAME_SIZE])
@@ -167,8 +169,8 @@ static int list_rows(struct npufs *fs, struct at dir, const struct node_row *row
 {
 	for (unsigned k = 0; rows[k].name; k++)
 		if (k >= from && row_exists(fs, &rows[k]) &&
-			!l->add(l, rows[k].name, child_at(dir, &rows[k], k), rows[k].area != AREA_ROOT,
-				k + 1))
+			!l->add(l, rows[k].name, child_at(dir, &rows[k], k),
+				rows[k].area != AREA_ROOT, k + 1))
 			break;
 	return 0;
 }
@@ -193,7 +195,8 @@ static int fixed_list(struct npufs *fs, struct at dir, uint64_t from, struct lis
 
 	if (err)
 		return err;
-	return p.children ? list_rows(fs, dir, p.children, from, l) : list_objects(fs, dir, from, l);
+	return p.children ? list_rows(fs, dir, p.children, from, l)
+			  : list_objects(fs, dir, from, l);
 }
 
 struct search {
@@ -232,10 +235,10 @@ static int fixed_may_list(struct npufs *fs, const struct cred *c, struct at dir)
 	return fixed_access(fs, c, dir, R_OK);
 }
 
-/* --- opening ------------------------------------------------------------------------------------------ */
+/* --- opening ---------------------------------------------------------------------------------- */
 
-static int fixed_open(struct npufs *fs, const struct cred *c, struct at at, struct fuse_file_info *fi,
-	struct handle **ret)
+static int fixed_open(struct npufs *fs, const struct cred *c, struct at at,
+	struct fuse_file_info *fi, struct handle **ret)
 {
 	AUTO_BUF struct buf text = BUF_INIT;
 	struct place p;

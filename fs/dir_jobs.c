@@ -14,12 +14,14 @@
 #define RESULT_ATTR_SECONDS 1.0
 
 #define ROW_BITS 3
-_Static_assert(ROW_COUNT <= 1 << ROW_BITS && JOBDIR_RUNS <= 1 << (AT_ROW_BITS - ROW_BITS), "fit in a row");
+_Static_assert(ROW_COUNT <= 1 << ROW_BITS && JOBDIR_RUNS <= 1 << (AT_ROW_BITS - ROW_BITS),
+	"fit in a row");
 
 static struct jobdir_ref ref_of(struct at at)
 {
-	return (struct jobdir_ref){
-		.id = at.object, .row = (enum job_row)(at.row % (1 << ROW_BITS)), .run = at.row >> ROW_BITS };
+	return (struct jobdir_ref){ .id = at.object,
+		.row = (enum job_row)(at.row % (1 << ROW_BITS)),
+		.run = at.row >> ROW_BITS };
 }
 
 static struct at at_of_ref(struct jobdir_ref ref)
@@ -90,7 +92,10 @@ static int jobs_getattr(struct npufs *fs, const struct cred *c, struct at at, st
 
 static unsigned changes(int set)
 {
-	static const struct { int fuse; unsigned jobdir; } same[] = {
+	static const struct {
+		int fuse;
+		unsigned jobdir;
+	} same[] = {
 		{ FUSE_SET_ATTR_MODE, JOBDIR_SET_MODE },
 		{ FUSE_SET_ATTR_UID, JOBDIR_SET_UID },
 		{ FUSE_SET_ATTR_GID, JOBDIR_SET_GID },
@@ -132,7 +137,7 @@ static int jobs_access(struct npufs *fs, const struct cred *c, struct at at, int
 	return jobdir_access(fs->jobs, c, ref_of(at), want);
 }
 
-/* --- opening ------------------------------------------------------------------------------------------ */
+/* --- opening ---------------------------------------------------------------------------------- */
 
 /* A run that has ended is what it is: its results have a size and may be cached and mapped. One that goes on is read
  * past the cache. A failed run has no output: opening it says why. */
@@ -168,8 +173,8 @@ static int wrap_file(struct npufs *fs, const struct cred *c, struct jobdir_file 
 	return -ENOMEM;
 }
 
-static int jobs_open(struct npufs *fs, const struct cred *c, struct at at, struct fuse_file_info *fi,
-	struct handle **ret)
+static int jobs_open(struct npufs *fs, const struct cred *c, struct at at,
+	struct fuse_file_info *fi, struct handle **ret)
 {
 	struct jobdir_file *f;
 	int err;
@@ -197,7 +202,7 @@ static int jobs_create(struct npufs *fs, const struct cred *c, struct at dir, co
 	return err;
 }
 
-/* --- names -------------------------------------------------------------------------------------------- */
+/* --- names ------------------------------------------------------------------------------------ */
 
 static int jobs_mkdir(struct npufs *fs, const struct cred *c, struct at dir, const char *name,
 	mode_t mode, struct fuse_entry_param *ret)

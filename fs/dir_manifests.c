@@ -74,8 +74,8 @@ static int manifest_show(struct npufs *fs, uint64_t object, struct buf *out)
 }
 
 static const struct node_row manifest_rows[] = {
-	TEXT("ALIAS.json", manifest_show, "one file a model"),
-	ROWS_END
+	TEXT("ALIAS.json", manifest_show, "one file a model"), ROWS_END
 };
 
-const struct fixed_area fixed_manifests = { .object_rows = manifest_rows, .object_suffix = ".json" };
+const struct fixed_area fixed_manifests = { .object_rows = manifest_rows,
+	.object_suffix = ".json" };

@@ -117,14 +117,14 @@ static int limits_show(struct npufs *fs, uint64_t object, struct buf *out)
 
 static const struct node_row model_rows[] = {
 	TEXT("state", state_show, "verifying, available, ready or failed, and why"),
-	TEXT("generation", generation_show, "number of its last load on the device, 0 before the first"),
+	TEXT("generation", generation_show,
+		"number of its last load on the device, 0 before the first"),
 	TEXT("context_limit", context_limit_show, "tokens of prompt and output together"),
 	TEXT("batch", batch_show, "sequences in one inference"),
 	TEXT("description", description_show, "what it does"),
 	TEXT("example.json", example_show, "a request that works"),
 	TEXT("schema", schema_show, "the fields, or the tensors, a request may have"),
-	TEXT("limits", limits_show, "what a request may not exceed"),
-	ROWS_END
+	TEXT("limits", limits_show, "what a request may not exceed"), ROWS_END
 };
 
 const struct fixed_area fixed_models = { .object_rows = model_rows };

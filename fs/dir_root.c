@@ -65,19 +65,22 @@ static int capabilities_show(struct npufs *fs, uint64_t object, struct buf *out)
 	return 0;
 }
 
-static const struct node_row root_rows[] = {
-	TEXT("README", readme_show, "this text"),
+static const struct node_row root_rows[] = { TEXT("README", readme_show, "this text"),
 	LIVE("health", health_show, "the state in one word, then why and since when"),
-	{ .name = "ready", .mode = 0444, .show = ready_show, .live = true, .exists = ready_exists,
+	{ .name = "ready",
+		.mode = 0444,
+		.show = ready_show,
+		.live = true,
+		.exists = ready_exists,
 		.doc = "exists only while requests are answered: `test -e ready`" },
 	LIVE("metrics", metrics_show, "counters for Prometheus"),
 	LIVE("version", version_show, "versions of daemon, runtime, driver and firmware"),
-	TEXT("capabilities", capabilities_show, "every device call: its level, what it is used for"),
+	TEXT("capabilities", capabilities_show,
+		"every device call: its level, what it is used for"),
 	AREA("models", AREA_MODELS, 0555, "what can be asked, one folder a model"),
 	AREA("manifests", AREA_MANIFESTS, 0555, "hashes, shapes and versions of each model"),
 	AREA("jobs", AREA_JOBS, 01777, "write requests here; results appear beside them"),
-	ROWS_END
-};
+	ROWS_END };
 
 const struct fixed_area fixed_root = { .rows = root_rows };
 

@@ -21,8 +21,9 @@ struct npufs {
 	struct mount_options opts; /* fixed */
 	uint32_t uid, gid;         /* the daemon's: owner of everything it makes itself */
 	int64_t started;           /* wall ns */
-	uint32_t generation;       /* of inode numbers: another at each start, so that old file handles find nothing */
-	struct handle *open;       /* every open file, by the thread that serves the kernel */
+	uint32_t
+		generation; /* of inode numbers: another at each start, so that old file handles find nothing */
+	struct handle *open; /* every open file, by the thread that serves the kernel */
 	_Atomic unsigned n_open;
 	struct health health;
 	struct models *models;
@@ -64,7 +65,8 @@ static inline struct at at_of(fuse_ino_t ino)
 /* The folder of an area, as it hangs in the root. */
 static inline struct at at_area(enum area area)
 {
-	return area == AREA_JOBS ? (struct at){ area, JOBS_ROOT_ID, 0 } : (struct at){ area, 0, ROW_SELF };
+	return area == AREA_JOBS ? (struct at){ area, JOBS_ROOT_ID, 0 }
+				 : (struct at){ area, 0, ROW_SELF };
 }
 
 /* Set by fs/ops.c before the loop starts. */

@@ -11,12 +11,13 @@ struct handle_ops {
 	/* Each answers `req` exactly once, now or later. NULL: EBADF. */
 	void (*read)(struct npufs *fs, fuse_req_t req, struct handle *h, size_t size, off_t off,
 		int flags);
-	void (*write)(struct npufs *fs, fuse_req_t req, struct handle *h, const char *bytes, size_t size,
-		off_t off);
+	void (*write)(struct npufs *fs, fuse_req_t req, struct handle *h, const char *bytes,
+		size_t size, off_t off);
 	/* NULL: 0. */
 	int (*flush)(struct npufs *fs, fuse_req_t req, struct handle *h);
 	/* NULL: always ready. */
-	void (*poll)(struct npufs *fs, fuse_req_t req, struct handle *h, struct fuse_pollhandle *ph);
+	void (*poll)(struct npufs *fs, fuse_req_t req, struct handle *h,
+		struct fuse_pollhandle *ph);
 	void (*release)(struct npufs *fs, struct handle *h);
 };
 

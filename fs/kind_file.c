@@ -19,7 +19,8 @@ static void file_read(struct npufs *fs, fuse_req_t req, struct handle *h, size_t
 
 	(void)flags;
 	if (bytes)
-		n = jobdir_read(fs->jobs, ((struct open_file *)h)->file, (uint64_t)off, bytes, size);
+		n = jobdir_read(fs->jobs, ((struct open_file *)h)->file, (uint64_t)off, bytes,
+			size);
 	if (n < 0)
 		fuse_reply_err(req, (int)-n);
 	else

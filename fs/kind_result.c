@@ -18,7 +18,7 @@ struct open_result {
 	fuse_ino_t ino;
 };
 
-/* --- out, err, stream ---------------------------------------------------------------------------------- */
+/* --- out, err, stream ------------------------------------------------------------------------- */
 
 struct result_handle {
 	struct open_result open;
@@ -70,7 +70,7 @@ static const struct handle_ops result_ops = {
 	.release = result_release,
 };
 
-/* --- status -------------------------------------------------------------------------------------------- */
+/* --- status ----------------------------------------------------------------------------------- */
 
 /* The status is rendered anew when a read begins at its start, or comes back to its end after a change (`tail -f`); a
  * program that reads it piece by piece sees one text. */
@@ -97,7 +97,8 @@ static void status_read(struct npufs *fs, fuse_req_t req, struct handle *h, size
 		return;
 	}
 	at = (size_t)off < s->text.len ? (size_t)off : s->text.len;
-	fuse_reply_buf(req, buf_text(&s->text) + at, size < s->text.len - at ? size : s->text.len - at);
+	fuse_reply_buf(req, buf_text(&s->text) + at,
+		size < s->text.len - at ? size : s->text.len - at);
 }
 
 static void status_release(struct npufs *fs, struct handle *h)
@@ -118,14 +119,18 @@ static struct handle *status_handle_new(struct job *j, fuse_ino_t ino)
 
 	if (!s)
 		return NULL;
-	s->open = (struct open_result){ .base.ops = &status_ops, .job = j, .row = ROW_STATUS, .ino = ino };
+	s->open = (struct open_result){ .base.ops = &status_ops,
+		.job = j,
+		.row = ROW_STATUS,
+		.ino = ino };
 	return &s->open.base;
 }
 
 struct handle *result_handle_new(struct job *j, enum job_row row, fuse_ino_t ino)
 {
-	static const enum job_result shows[ROW_COUNT] = {
-		[ROW_OUT] = JOB_OUT, [ROW_ERR] = JOB_ERR, [ROW_STREAM] = JOB_STREAM };
+	static const enum job_result shows[ROW_COUNT] = { [ROW_OUT] = JOB_OUT,
+		[ROW_ERR] = JOB_ERR,
+		[ROW_STREAM] = JOB_STREAM };
 	struct result_handle *r;
 
 	if (row == ROW_STATUS)
@@ -138,7 +143,7 @@ struct handle *result_handle_new(struct job *j, enum job_row row, fuse_ino_t ino
 	return &r->open.base;
 }
 
-/* --- what fstat(2) says: it comes with a number, not with the open file -------------------------------- */
+/* --- what fstat(2) says: it comes with a number, not with the open file ----------------------- */
 
 static const struct open_result *find_open(struct npufs *fs, fuse_ino_t ino)
 {
@@ -149,24 +154,6 @@ static const struct open_result *find_open(struct npufs *fs, fuse_ino_t ino)
 			return o;
 	}
 	return NULL;
-}
-
-static size_t open_size(struct npufs *fs, const struct open_result *o, const struct job_view *v)
-{
-	AUTO_BUF struct buf text = BUF_INIT;
-
-	switch (o->row) {
-	case ROW_OUT:
-		return v->state == JOB_DONE ? v->out_size : 0;
-	case ROW_STREAM:
-		return v->state == JOB_DONE ? v->stream_size : 0;
-	case ROW_ERR:
-		job_render_error(v, &text);
-		break;
-	default:
-		jobdir_status(fs->jobs, o->job, &text);
-	}
-	return text.len;
 }
 
 int result_handle_attr(struct npufs *fs, fuse_ino_t ino, struct stat *ret)
@@ -181,7 +168,7 @@ int result_handle_attr(struct npufs *fs, fuse_ino_t ino, struct stat *ret)
 		.st_ino = ino,
 		.st_mode = S_IFREG | 0400,
 		.st_uid = v.uid,
-		.st_size = (off_t)open_size(fs, o, &v),
+		.st_size = (off_t)jobdir_result_size(fs->jobs, o->job, o->row, &v),
 		.st_blksize = 4096,
 		.st_mtim = clock_timespec(v.ended),
 		.st_ctim = clock_timespec(v.ended),

@@ -26,7 +26,7 @@
 #include "fs/mountpoint.h"
 #include "fs/park.h"
 
-#define EXIT_USAGE 2
+#define EXIT_USAGE    2
 #define LAST_READS_MS 500 /* a stop waits so long for those who have files open */
 
 struct command {
@@ -41,7 +41,7 @@ static int complain(const struct fault *f)
 	return 1;
 }
 
-/* --- the command line --------------------------------------------------------------------------------- */
+/* --- the command line ------------------------------------------------------------------------- */
 
 static void usage(FILE *to)
 {
@@ -53,7 +53,8 @@ static void usage(FILE *to)
 		"       npufs --help | --version\n\n"
 		"Mounts the NPU, with the models of STORE, as files at MOUNTPOINT.\n"
 		"  -f  stay in the foreground   -d  debug messages, in the foreground\n\n"
-		"options:\n%s", buf_text(&text));
+		"options:\n%s",
+		buf_text(&text));
 }
 
 /* mount(8) gives -o, -n, -s and -v; they mean nothing here. */
@@ -86,16 +87,19 @@ static int parse_command(int argc, char **argv, struct command *cmd, struct moun
 		else if (!cmd->mountpoint)
 			cmd->mountpoint = a;
 		else
-			err = fault_set(f, -EINVAL, "see npufs --help", "one argument too many: %s", a);
+			err = fault_set(f, -EINVAL, "see npufs --help", "one argument too many: %s",
+				a);
 	}
 	if (!err && !cmd->help && !cmd->version && !cmd->mountpoint)
-		err = fault_set(f, -EINVAL, "see npufs --help", "a STORE and a MOUNTPOINT are needed");
+		err = fault_set(f, -EINVAL, "see npufs --help",
+			"a STORE and a MOUNTPOINT are needed");
 	return err;
 }
 
-/* --- starting ------------------------------------------------------------------------------------------ */
+/* --- starting --------------------------------------------------------------------------------- */
 
-static int find_backend(const struct mount_options *o, const struct device_ops **ret, struct fault *f)
+static int find_backend(const struct mount_options *o, const struct device_ops **ret,
+	struct fault *f)
 {
 	const char *names[16] = { NULL };
 
@@ -163,7 +167,8 @@ static int become_daemon(const struct mount_options *o)
 		_exit(read(ready[0], &byte, 1) == 1 ? 0 : 1);
 	}
 	setsid();
-	if (chdir("/") < 0 || !freopen("/dev/null", "r", stdin) || !freopen("/dev/null", "w", stdout))
+	if (chdir("/") < 0 || !freopen("/dev/null", "r", stdin) ||
+		!freopen("/dev/null", "w", stdout))
 		return -EIO;
 	if (o->log != OPTION_LOG_STDERR && !freopen("/dev/null", "w", stderr))
 		return -EIO;
@@ -201,7 +206,7 @@ static int start_engine(struct npufs *fs, const struct device_ops *ops)
 	return err ? err : jobdir_new(&limits, fs->engine, fs->models, JOBS_ROOT_ID, &fs->jobs);
 }
 
-/* --- serving and stopping ------------------------------------------------------------------------------ */
+/* --- serving and stopping --------------------------------------------------------------------- */
 
 static atomic_bool stopped; /* the engine was stopped by the signal thread */
 static atomic_bool left;    /* the loop has ended */
@@ -324,7 +329,7 @@ static int run_mounted(struct npufs *fs, const struct device_ops *ops)
 	int err = fs->opts.foreground ? 0 : become_daemon(&fs->opts);
 
 	log_open(fs->opts.log == OPTION_LOG_SYSLOG ||
-			 (fs->opts.log == OPTION_LOG_AUTO && !fs->opts.foreground),
+			(fs->opts.log == OPTION_LOG_AUTO && !fs->opts.foreground),
 		fs->opts.debug ? LEVEL_DEBUG : LEVEL_INFO);
 	metrics_start(NPUFS_VERSION);
 	health_init(&fs->health, ops);
@@ -365,7 +370,8 @@ int main(int argc, char **argv)
 	fs.generation = (uint32_t)(fs.started / NS_PER_MS) | 1;
 	block_signals();
 	if (open_store(&fs, cmd.store, &ops, &f) ||
-		mountpoint_prepare(cmd.mountpoint, &mountpoint, &f) || mount_at(&fs, mountpoint, &f)) {
+		mountpoint_prepare(cmd.mountpoint, &mountpoint, &f) ||
+		mount_at(&fs, mountpoint, &f)) {
 		models_free(fs.models);
 		return complain(&f);
 	}

@@ -31,7 +31,9 @@ static char *absolute(const char *path)
 	if (slash)
 		*slash = '\0';
 	parent = realpath(slash ? (slash == copy ? "/" : copy) : ".", NULL);
-	if (!parent || asprintf(&whole, "%s/%s", strcmp(parent, "/") ? parent : "", slash ? slash + 1 : copy) < 0)
+	if (!parent ||
+		asprintf(&whole, "%s/%s", strcmp(parent, "/") ? parent : "",
+			slash ? slash + 1 : copy) < 0)
 		return NULL;
 	return whole;
 }
@@ -95,7 +97,8 @@ int mountpoint_prepare(const char *path, char **ret, struct fault *f)
 			return err;
 	}
 	if (stat(whole, &st) < 0 || !S_ISDIR(st.st_mode))
-		return fault_set(f, -ENOTDIR, "name a folder that is there", "the mountpoint is no folder");
+		return fault_set(f, -ENOTDIR, "name a folder that is there",
+			"the mountpoint is no folder");
 	*ret = take_ptr(whole);
 	return 0;
 }

@@ -26,7 +26,7 @@ const struct area_ops *const areas[AREA_COUNT] = {
 	[AREA_JOBS] = &area_jobs,
 };
 
-/* --- who asks ----------------------------------------------------------------------------------------- */
+/* --- who asks --------------------------------------------------------------------------------- */
 
 /* Asked only when group membership decides: the kernel's answer comes from /proc. */
 static bool in_group(const struct cred *c, uint32_t gid)
@@ -50,8 +50,11 @@ struct cred fs_cred(fuse_req_t req)
 {
 	const struct fuse_ctx *ctx = fuse_req_ctx(req);
 
-	return (struct cred){
-		.uid = ctx->uid, .gid = ctx->gid, .pid = ctx->pid, .in_group = in_group, .context = req };
+	return (struct cred){ .uid = ctx->uid,
+		.gid = ctx->gid,
+		.pid = ctx->pid,
+		.in_group = in_group,
+		.context = req };
 }
 
 /* What every handler begins with. */
@@ -95,7 +98,7 @@ static void reply_attr(fuse_req_t req, int err, const struct stat *st, double se
 		fuse_reply_attr(req, st, seconds);
 }
 
-/* --- names and attributes ----------------------------------------------------------------------------- */
+/* --- names and attributes --------------------------------------------------------------------- */
 
 static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
@@ -144,7 +147,8 @@ static void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *values, int 
 	struct stat st;
 
 	reply_attr(req,
-		c.area->setattr(c.fs, &c.cred, c.at, fi ? handle_of(fi) : NULL, values, set, &st), &st, 0);
+		c.area->setattr(c.fs, &c.cred, c.at, fi ? handle_of(fi) : NULL, values, set, &st),
+		&st, 0);
 }
 
 static void op_access(fuse_req_t req, fuse_ino_t ino, int mask)
@@ -210,7 +214,7 @@ static void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t new_parent, const
 	reply_err(req, -EPERM);
 }
 
-/* --- open files --------------------------------------------------------------------------------------- */
+/* --- open files ------------------------------------------------------------------------------- */
 
 static void keep(struct npufs *fs, struct handle *h)
 {
@@ -275,7 +279,8 @@ static void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_
 	}
 }
 
-static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)
+static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
+	struct fuse_file_info *fi)
 {
 	struct handle *h = handle_of(fi);
 
@@ -340,7 +345,7 @@ static void op_poll(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi,
 	fuse_reply_poll(req, POLLIN | POLLRDNORM | POLLOUT | POLLWRNORM);
 }
 
-/* --- listing ------------------------------------------------------------------------------------------ */
+/* --- listing ---------------------------------------------------------------------------------- */
 
 static void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
@@ -389,12 +394,16 @@ static void op_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 	struct fuse_file_info *fi)
 {
 	struct call c = call_of(req, ino);
-	struct dir_buffer b = { .base.add = dir_add, .req = req, .bytes = malloc(size), .size = size };
+	struct dir_buffer b = { .base.add = dir_add,
+		.req = req,
+		.bytes = malloc(size),
+		.size = size };
 	int err = b.bytes ? 0 : -ENOMEM;
 
 	(void)fi;
 	if (!err && add_dots(&b, ino, off))
-		err = c.area->list(c.fs, c.at, off > DOT_PLACES ? (uint64_t)off - DOT_PLACES : 0, &b.base);
+		err = c.area->list(c.fs, c.at, off > DOT_PLACES ? (uint64_t)off - DOT_PLACES : 0,
+			&b.base);
 	if (err)
 		reply_err(req, err);
 	else
@@ -408,13 +417,15 @@ static void op_releasedir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info 
 	reply_err(req, 0);
 }
 
-/* --- the file system itself --------------------------------------------------------------------------- */
+/* --- the file system itself ------------------------------------------------------------------- */
 
 static void op_statfs(fuse_req_t req, fuse_ino_t ino)
 {
 	struct npufs *fs = fs_of(req);
 	uint64_t files, bytes;
-	struct statvfs st = { .f_bsize = BLOCK_SIZE, .f_frsize = BLOCK_SIZE, .f_namemax = JOBNAME_MAX };
+	struct statvfs st = { .f_bsize = BLOCK_SIZE,
+		.f_frsize = BLOCK_SIZE,
+		.f_namemax = JOBNAME_MAX };
 
 	(void)ino;
 	jobdir_usage(fs->jobs, &files, &bytes);
@@ -430,9 +441,9 @@ static void op_statfs(fuse_req_t req, fuse_ino_t ino)
 static void op_init(void *userdata, struct fuse_conn_info *conn)
 {
 	(void)userdata;
-	conn->want &= ~(unsigned)(FUSE_CAP_SPLICE_READ | FUSE_CAP_SPLICE_WRITE | FUSE_CAP_SPLICE_MOVE |
-		FUSE_CAP_WRITEBACK_CACHE | FUSE_CAP_EXPORT_SUPPORT | FUSE_CAP_READDIRPLUS |
-		FUSE_CAP_READDIRPLUS_AUTO);
+	conn->want &= ~(unsigned)(FUSE_CAP_SPLICE_READ | FUSE_CAP_SPLICE_WRITE |
+		FUSE_CAP_SPLICE_MOVE | FUSE_CAP_WRITEBACK_CACHE | FUSE_CAP_EXPORT_SUPPORT |
+		FUSE_CAP_READDIRPLUS | FUSE_CAP_READDIRPLUS_AUTO);
 }
 
 const struct fuse_lowlevel_ops fs_ops = {

@@ -25,17 +25,19 @@ static void put_results(struct buf *out)
 	};
 
 	for (unsigned row = ROW_STATUS; row < ROW_COUNT; row++)
-		buf_printf(out, "  jobs/STEM%-17s %s\n", job_row_suffix((enum job_row)row), docs[row]);
+		buf_printf(out, "  jobs/STEM%-17s %s\n", job_row_suffix((enum job_row)row),
+			docs[row]);
 }
 
 void readme_render(struct npufs *fs, struct buf *out)
 {
 	(void)fs;
-	buf_puts(out, "An NPU as files. Write a request into jobs/, read the answer beside it:\n\n"
-		      "  echo \"a prompt for the default model\" > jobs/a.txt; cat jobs/a.out\n"
-		      "  cp models/MODEL/example.json jobs/b.json; cat jobs/b.out jobs/b.status\n"
-		      "  rm jobs/a.txt        # cancels, and removes the results\n\n"
-		      "Here is:\n\n");
+	buf_puts(out,
+		"An NPU as files. Write a request into jobs/, read the answer beside it:\n\n"
+		"  echo \"a prompt for the default model\" > jobs/a.txt; cat jobs/a.out\n"
+		"  cp models/MODEL/example.json jobs/b.json; cat jobs/b.out jobs/b.status\n"
+		"  rm jobs/a.txt        # cancels, and removes the results\n\n"
+		"Here is:\n\n");
 	put_rows(out, "", fixed_root.rows);
 	put_rows(out, "models/MODEL/", fixed_models.object_rows);
 	put_rows(out, "manifests/", fixed_manifests.object_rows);

@@ -73,11 +73,45 @@ static const struct option_row rows[] = {
 
 /* Settled by mount(8), systemd, the kernel or libfuse before or without us. */
 static const char *const ignored[] = {
-	"defaults", "auto", "noauto", "user", "user=*", "users", "nouser", "owner", "group",
-	"_netdev", "_rnetdev", "nofail", "nonempty", "exec", "noexec", "suid", "nosuid", "dev",
-	"nodev", "async", "sync", "atime", "noatime", "diratime", "nodiratime", "relatime",
-	"norelatime", "strictatime", "nostrictatime", "lazytime", "nolazytime", "iversion",
-	"noiversion", "rw", "allow_other", "comment=*", "x-*", "X-*", NULL,
+	"defaults",
+	"auto",
+	"noauto",
+	"user",
+	"user=*",
+	"users",
+	"nouser",
+	"owner",
+	"group",
+	"_netdev",
+	"_rnetdev",
+	"nofail",
+	"nonempty",
+	"exec",
+	"noexec",
+	"suid",
+	"nosuid",
+	"dev",
+	"nodev",
+	"async",
+	"sync",
+	"atime",
+	"noatime",
+	"diratime",
+	"nodiratime",
+	"relatime",
+	"norelatime",
+	"strictatime",
+	"nostrictatime",
+	"lazytime",
+	"nolazytime",
+	"iversion",
+	"noiversion",
+	"rw",
+	"allow_other",
+	"comment=*",
+	"x-*",
+	"X-*",
+	NULL,
 };
 
 struct refused_row {
@@ -108,7 +142,7 @@ const char *const *options_ignored(void)
 	return ignored;
 }
 
-/* --- values -------------------------------------------------------------------------------- */
+/* --- values ----------------------------------------------------------------------------------- */
 
 /* Digits, then exactly one of the units. */
 static bool read_number(const char *text, size_t len, const struct type_row *type, uint64_t *ret)
@@ -217,7 +251,7 @@ void options_defaults(struct mount_options *o)
 	}
 }
 
-/* --- lists --------------------------------------------------------------------------------- */
+/* --- lists ------------------------------------------------------------------------------------ */
 
 static const struct option_row *find_row(const char *name)
 {

@@ -124,7 +124,8 @@ static inline void work_package(const struct work *w, const char *name)
 		"\"example\":{\"inputs\":[]},\"programs\":[{\"name\":\"mlp\","
 		"\"inputs\":[{\"name\":\"x\",\"dtype\":\"float32\",\"shape\":[1,2]}],"
 		"\"outputs\":[{\"name\":\"y\",\"dtype\":\"float32\",\"shape\":[1,1]}]}],"
-		"\"golden\":[{\"program\":\"mlp\",\"input\":\"golden/mlp.in\",\"output\":\"golden/mlp.out\","
+		"\"golden\":[{\"program\":\"mlp\",\"input\":\"golden/mlp.in\",\"output\":\"golden/"
+		"mlp.out\","
 		"\"tolerance\":0.01}]}";
 	static const struct {
 		const char *file, *bytes;

@@ -50,8 +50,11 @@ static inline int up(void **state)
 	(void)state;
 	fake_reset();
 	memset(&r, 0, sizeof r);
-	config = (struct engine_config){ .device = { .threads = 1 }, .max_active = 4, .queue_limit = 10000,
-		.user_limit = 5000, .output_bytes = 1 << 20 };
+	config = (struct engine_config){ .device = { .threads = 1 },
+		.max_active = 4,
+		.queue_limit = 10000,
+		.user_limit = 5000,
+		.output_bytes = 1 << 20 };
 	return 0;
 }
 
@@ -94,7 +97,7 @@ static inline void await_health(enum health_state s)
 	assert_string_equal(health_state_name(health_state(&r.health)), health_state_name(s));
 }
 
-/* --- jobs ------------------------------------------------------------------------------------------------------ */
+/* --- jobs ------------------------------------------------------------------------------------- */
 
 static inline int check_model(void *context, const struct request *req, struct fault *f)
 {

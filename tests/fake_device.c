@@ -58,7 +58,7 @@ static bool hold, held;
 struct fake_device fake;
 static struct model models[8];
 
-/* --- the LLM that it is at first ------------------------------------------------------------------------ */
+/* --- the LLM that it is at first -------------------------------------------------------------- */
 
 static const struct tensor_spec tokens4 = { "tokens", DTYPE_INT32, 1, { FAKE_UBATCH } };
 static const struct tensor_spec tokens1 = { "tokens", DTYPE_INT32, 1, { 1 } };
@@ -79,14 +79,17 @@ const char fake_manifest[] =
 	"{\"schema\":\"npufs-manifest-1\",\"kind\":\"llm\",\"description\":\"for tests\","
 	"\"calbin_version\":\"1.0\",\"compatible\":{\"runtime\":[\"0.7.6\"],\"driver\":[\"d1\"],"
 	"\"firmware\":[\"f1\"]},\"batch\":1,\"context_limit\":16,"
-	"\"tokenizer\":{\"type\":\"bytes\",\"vocab_size\":257,\"prefix\":[],\"suffix\":[],\"stop\":[256]},"
+	"\"tokenizer\":{\"type\":\"bytes\",\"vocab_size\":257,\"prefix\":[],\"suffix\":[],\"stop\":"
+	"[256]},"
 	"\"defaults\":{\"temperature\":0},\"example\":{\"prompt\":\"hello\"},\"programs\":["
-	"{\"name\":\"prefill\",\"inputs\":[{\"name\":\"tokens\",\"dtype\":\"int32\",\"shape\":[4]}],"
+	"{\"name\":\"prefill\",\"inputs\":[{\"name\":\"tokens\",\"dtype\":\"int32\",\"shape\":[4]}]"
+	","
 	"\"outputs\":[" LOGITS "]," CSRS "},"
 	"{\"name\":\"decode\",\"inputs\":[{\"name\":\"tokens\",\"dtype\":\"int32\",\"shape\":[1]}],"
 	"\"outputs\":[" LOGITS "]," CSRS "},"
 	"{\"name\":\"kv_update\",\"inputs\":[],"
-	"\"outputs\":[{\"name\":\"kv_length\",\"dtype\":\"int32\",\"shape\":[1]}]," CSRS "}],\"files\":[]}";
+	"\"outputs\":[{\"name\":\"kv_length\",\"dtype\":\"int32\",\"shape\":[1]}]," CSRS
+	"}],\"files\":[]}";
 
 void fake_reset(void)
 {
@@ -107,7 +110,7 @@ void fake_reset(void)
 	pthread_mutex_unlock(&mutex);
 }
 
-/* --- what tests ask ---------------------------------------------------------------------------------------- */
+/* --- what tests ask --------------------------------------------------------------------------- */
 
 void fake_fail(const char *call, unsigned nth, enum npu_error code)
 {
@@ -198,7 +201,7 @@ static enum npu_error called(const char *call)
 	return code;
 }
 
-/* --- the table --------------------------------------------------------------------------------------------- */
+/* --- the table -------------------------------------------------------------------------------- */
 
 static enum npu_error create_vdevice(const struct device_params *p, struct vdevice **ret)
 {
@@ -354,8 +357,8 @@ static void destroy_output_buf(struct outbuf *b)
 }
 
 /* The tests' programs have their tensors in the order in which they are bound. */
-static enum npu_error slice_input(struct inbuf *b, const char *tensor, const void *host, uint64_t offset,
-	uint64_t size)
+static enum npu_error slice_input(struct inbuf *b, const char *tensor, const void *host,
+	uint64_t offset, uint64_t size)
 {
 	(void)tensor;
 	(void)offset;
@@ -368,8 +371,8 @@ static enum npu_error slice_input(struct inbuf *b, const char *tensor, const voi
 	return called("slice_input");
 }
 
-static enum npu_error slice_output(struct outbuf *b, const char *tensor, void *host, uint64_t offset,
-	uint64_t size)
+static enum npu_error slice_output(struct outbuf *b, const char *tensor, void *host,
+	uint64_t offset, uint64_t size)
 {
 	(void)tensor;
 	(void)offset;
@@ -398,7 +401,8 @@ static enum npu_error set_csr(struct model *m, const char *name, uint32_t value)
 {
 	char call[64];
 
-	snprintf(call, sizeof call, "%s=%u", strcmp(name, CSR_CUR_LEN) == 0 ? "cur" : "past", value);
+	snprintf(call, sizeof call, "%s=%u", strcmp(name, CSR_CUR_LEN) == 0 ? "cur" : "past",
+		value);
 	if (strcmp(name, CSR_CUR_LEN) == 0)
 		m->cur = value;
 	else
@@ -412,8 +416,8 @@ static uint32_t get_csr(struct model *m, const char *name)
 	return strcmp(name, CSR_CUR_LEN) == 0 ? m->cur : m->past;
 }
 
-static enum npu_error infer(struct vdevice *d, struct model *m, struct inbuf *in, struct outbuf *out,
-	enum device_task task)
+static enum npu_error infer(struct vdevice *d, struct model *m, struct inbuf *in,
+	struct outbuf *out, enum device_task task)
 {
 	char call[80];
 	enum npu_error code;
@@ -484,7 +488,7 @@ static enum device_run run_status(struct outbuf *b)
 	return fake.status;
 }
 
-/* --- KV ----------------------------------------------------------------------------------------------------- */
+/* --- KV --------------------------------------------------------------------------------------- */
 
 static struct seq *find(struct kvman *k, int32_t id)
 {
@@ -583,21 +587,22 @@ static void kv_clear(struct kvman *k)
 }
 
 #define OPS(text) \
-	.name = "fake", .summary = "for tests", .own_manifest = (text), .create_vdevice = create_vdevice, \
-	.status = status, .get_device_info = get_device_info, \
+	.name = "fake", .summary = "for tests", .own_manifest = (text), \
+	.create_vdevice = create_vdevice, .status = status, .get_device_info = get_device_info, \
 	.reset_configuration = reset_configuration, .shutdown = shutdown_device, \
-	.create_calbin = create_calbin, .destroy_calbin = destroy_calbin, .model_count = model_count, \
-	.model_at = model_at, .get_model_by_name = get_model_by_name, .get_llm_info = get_llm_info, \
-	.version = version, .get_golden_input = get_golden_input, .get_golden_output = get_golden_output, \
-	.model_info = model_info, .configure = configure, .create_input_buf = create_input_buf, \
-	.create_output_buf = create_output_buf, .destroy_input_buf = destroy_input_buf, \
-	.destroy_output_buf = destroy_output_buf, .slice_input = slice_input, \
-	.slice_output = slice_output, .reset_input = reset_input, .reset_output = reset_output, \
-	.set_csr = set_csr, .get_csr = get_csr, .infer = infer, .wait = wait_output, \
-	.run_status = run_status, .create_kv = create_kv, .destroy_kv = destroy_kv, \
-	.kv_can_allocate = kv_can_allocate, .kv_allocate = kv_allocate, .kv_free = kv_free, \
-	.kv_remove_tokens_at_end = kv_remove_tokens_at_end, .kv_exists = kv_exists, \
-	.kv_apply = kv_apply, .kv_seq_len = kv_seq_len, .kv_clear = kv_clear
+	.create_calbin = create_calbin, .destroy_calbin = destroy_calbin, \
+	.model_count = model_count, .model_at = model_at, .get_model_by_name = get_model_by_name, \
+	.get_llm_info = get_llm_info, .version = version, .get_golden_input = get_golden_input, \
+	.get_golden_output = get_golden_output, .model_info = model_info, .configure = configure, \
+	.create_input_buf = create_input_buf, .create_output_buf = create_output_buf, \
+	.destroy_input_buf = destroy_input_buf, .destroy_output_buf = destroy_output_buf, \
+	.slice_input = slice_input, .slice_output = slice_output, .reset_input = reset_input, \
+	.reset_output = reset_output, .set_csr = set_csr, .get_csr = get_csr, .infer = infer, \
+	.wait = wait_output, .run_status = run_status, .create_kv = create_kv, \
+	.destroy_kv = destroy_kv, .kv_can_allocate = kv_can_allocate, .kv_allocate = kv_allocate, \
+	.kv_free = kv_free, .kv_remove_tokens_at_end = kv_remove_tokens_at_end, \
+	.kv_exists = kv_exists, .kv_apply = kv_apply, .kv_seq_len = kv_seq_len, \
+	.kv_clear = kv_clear
 
 const struct device_ops fake_ops = { OPS(fake_manifest) };
 const struct device_ops fake_store_ops = { OPS(NULL) };

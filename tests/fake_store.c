@@ -23,9 +23,11 @@
 const char fake_llm_template[] =
 	"{\"schema\":\"npufs-manifest-1\",\"kind\":\"llm\",\"description\":\"for tests\"," HEAD
 	"\"context_limit\":16,\"tokenizer\":{\"type\":\"bytes\",\"vocab_size\":257,\"prefix\":[],"
-	"\"suffix\":[],\"stop\":[256]},\"defaults\":{\"temperature\":0},\"example\":{\"prompt\":\"hello\"},"
+	"\"suffix\":[],\"stop\":[256]},\"defaults\":{\"temperature\":0},\"example\":{\"prompt\":"
+	"\"hello\"},"
 	"\"programs\":["
-	"{\"name\":\"prefill\",\"inputs\":[{\"name\":\"tokens\",\"dtype\":\"int32\",\"shape\":[4]}],"
+	"{\"name\":\"prefill\",\"inputs\":[{\"name\":\"tokens\",\"dtype\":\"int32\",\"shape\":[4]}]"
+	","
 	"\"outputs\":[" LOGITS "]," CSRS "},"
 	"{\"name\":\"decode\",\"inputs\":[{\"name\":\"tokens\",\"dtype\":\"int32\",\"shape\":[1]}],"
 	"\"outputs\":[" LOGITS "]," CSRS "},"
@@ -34,11 +36,13 @@ const char fake_llm_template[] =
 
 const char fake_tensor_template[] =
 	"{\"schema\":\"npufs-manifest-1\",\"kind\":\"tensor\",\"description\":\"for tests\"," HEAD
-	"\"example\":{\"inputs\":[{\"name\":\"x\",\"shape\":[2],\"datatype\":\"FP32\",\"data\":[1,2]}]},"
+	"\"example\":{\"inputs\":[{\"name\":\"x\",\"shape\":[2],\"datatype\":\"FP32\",\"data\":[1,"
+	"2]}]},"
 	"\"programs\":[{\"name\":\"double\","
 	"\"inputs\":[{\"name\":\"x\",\"dtype\":\"float32\",\"shape\":[2]}],"
 	"\"outputs\":[{\"name\":\"y\",\"dtype\":\"float32\",\"shape\":[2]}]}],"
-	"\"golden\":[{\"program\":\"double\",\"input\":\"golden/in.bin\",\"output\":\"golden/out.bin\","
+	"\"golden\":[{\"program\":\"double\",\"input\":\"golden/in.bin\",\"output\":\"golden/"
+	"out.bin\","
 	"\"tolerance\":0.01}]}";
 
 static void put_file(const char *dir, const char *path, const void *bytes, size_t len, mode_t mode)
@@ -79,8 +83,8 @@ void fake_store_new(char ret[64])
 	must(store_trust(ret, path, id, &f), &f);
 }
 
-void fake_store_add(const char *store, const char *alias, const char *template, const struct fake_file *files,
-	size_t n_files)
+void fake_store_add(const char *store, const char *alias, const char *template,
+	const struct fake_file *files, size_t n_files)
 {
 	static const char *const folders[] = { "calbin", "golden", "tokenizer" };
 	AUTO_BUF struct buf detail = BUF_INIT;

@@ -53,9 +53,16 @@ static inline int prepare(void **state)
 {
 	(void)state;
 	fake_reset();
-	config = (struct engine_config){ .ops = &fake_ops, .device = { .threads = 1 }, .max_active = 2,
-		.queue_limit = 1000, .user_limit = 1000, .output_bytes = 1 << 20 };
-	limits = (struct jobdir_limits){ .files = 10000, .bytes = 1 << 20, .request_bytes = 4096, .depth = 3 };
+	config = (struct engine_config){ .ops = &fake_ops,
+		.device = { .threads = 1 },
+		.max_active = 2,
+		.queue_limit = 1000,
+		.user_limit = 1000,
+		.output_bytes = 1 << 20 };
+	limits = (struct jobdir_limits){ .files = 10000,
+		.bytes = 1 << 20,
+		.request_bytes = 4096,
+		.depth = 3 };
 	return 0;
 }
 
@@ -78,7 +85,7 @@ static inline int down(void **state)
 	return 0;
 }
 
-/* --- what a file system does ------------------------------------------------------------------------------------ */
+/* --- what a file system does ------------------------------------------------------------------ */
 
 static inline int look(const struct cred *c, const char *name, struct jobdir_attr *a)
 {
@@ -96,7 +103,8 @@ static inline bool there(const char *name)
 	return look(&root, name, &a) == 0;
 }
 
-static inline int open_as(const struct cred *c, const char *name, int flags, struct jobdir_file **ret)
+static inline int open_as(const struct cred *c, const char *name, int flags,
+	struct jobdir_file **ret)
 {
 	struct jobdir_attr a;
 	int err = look(c, name, &a);

@@ -22,7 +22,8 @@ static inline struct request *accepted(const char *json)
 
 /* Refuses with this errno, names this field, and says `part` in its reason; without a fault it says
  * the same. */
-static inline void refused(const char *json, size_t len, int err, const char *field, const char *part)
+static inline void refused(const char *json, size_t len, int err, const char *field,
+	const char *part)
 {
 	struct request *r = NULL;
 	struct fault f = FAULT_NONE;

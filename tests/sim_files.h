@@ -78,8 +78,8 @@ static inline void header_entry(struct buf *h, const char *name, const char *suf
 	*at += bytes;
 }
 
-static inline void put_file(
-	struct buf *out, const char *header, size_t header_len, const void *data, size_t n)
+static inline void put_file(struct buf *out, const char *header, size_t header_len,
+	const void *data, size_t n)
 {
 	for (int i = 0; i < 8; i++) {
 		char byte = (char)((uint64_t)header_len >> 8 * i);
@@ -105,8 +105,8 @@ static inline void weights_file(const struct weights *all, struct buf *out)
 		buf_put(&data, w->q ? (const void *)w->q : w->f, w->q ? n : n * sizeof(float));
 		if (!w->q)
 			continue;
-		header_entry(
-			&header, w->name, "_scale", "F32", w, true, &at, w->rows * sizeof(float));
+		header_entry(&header, w->name, "_scale", "F32", w, true, &at,
+			w->rows * sizeof(float));
 		buf_put(&data, w->scale, w->rows * sizeof(float));
 	}
 	buf_puts(&header, all->n ? "}" : "{}");
@@ -132,7 +132,7 @@ static inline void weight_quantise(struct weight *w)
 	}
 }
 
-/* --- a random llama -------------------------------------------------------------------------- */
+/* --- a random llama --------------------------------------------------------------------------- */
 
 static inline float random_float(uint64_t *seed)
 {
@@ -151,8 +151,17 @@ static inline void random_weight(struct weights *all, uint64_t *seed, const char
 
 /* Sizes that are multiples of nothing, to meet every edge of the blocked kernels. */
 static const struct llama_config odd_llama = {
-	.dim = 36, .hidden_dim = 53, .n_layers = 2, .n_heads = 6, .n_kv_heads = 2, .vocab_size = 41,
-	.max_seq_len = 43, .max_batch_size = 1, .ubatch = 19, .rope_theta = 10000, .norm_eps = 1e-5,
+	.dim = 36,
+	.hidden_dim = 53,
+	.n_layers = 2,
+	.n_heads = 6,
+	.n_kv_heads = 2,
+	.vocab_size = 41,
+	.max_seq_len = 43,
+	.max_batch_size = 1,
+	.ubatch = 19,
+	.rope_theta = 10000,
+	.norm_eps = 1e-5,
 	.tied_embeddings = false,
 };
 
@@ -160,7 +169,8 @@ static const struct llama_config odd_llama = {
 	"{\"format\":\"npufs-sim-program\",\"version\":\"0.7.6\",\"architecture\":\"llama\"," \
 	"\"llama\":{" \
 	"\"dim\":36,\"hidden_dim\":53,\"n_layers\":2,\"n_heads\":6,\"n_kv_heads\":2," \
-	"\"vocab_size\":41,\"max_seq_len\":43,\"max_batch_size\":1,\"ubatch\":19,\"rope_theta\":10000.0," \
+	"\"vocab_size\":41,\"max_seq_len\":43,\"max_batch_size\":1,\"ubatch\":19,\"rope_theta\":" \
+	"10000.0," \
 	"\"norm_eps\":1e-05,\"tied_embeddings\":false}}"
 
 static inline void random_llama(const struct llama_config *c, uint64_t seed, struct weights *all)
@@ -170,13 +180,13 @@ static inline void random_llama(const struct llama_config *c, uint64_t seed, str
 		const char *name;
 		uint32_t rows, cols;
 	} matrices[] = {
-		{"self_attn.q_proj", c->dim, c->dim},
-		{"self_attn.k_proj", kv, c->dim},
-		{"self_attn.v_proj", kv, c->dim},
-		{"self_attn.o_proj", c->dim, c->dim},
-		{"mlp.gate_proj", c->hidden_dim, c->dim},
-		{"mlp.up_proj", c->hidden_dim, c->dim},
-		{"mlp.down_proj", c->dim, c->hidden_dim},
+		{ "self_attn.q_proj", c->dim, c->dim },
+		{ "self_attn.k_proj", kv, c->dim },
+		{ "self_attn.v_proj", kv, c->dim },
+		{ "self_attn.o_proj", c->dim, c->dim },
+		{ "mlp.gate_proj", c->hidden_dim, c->dim },
+		{ "mlp.up_proj", c->hidden_dim, c->dim },
+		{ "mlp.down_proj", c->dim, c->hidden_dim },
 	};
 	char name[96];
 
@@ -192,13 +202,13 @@ static inline void random_llama(const struct llama_config *c, uint64_t seed, str
 		for (size_t i = 0; i < sizeof(matrices) / sizeof(matrices[0]); i++) {
 			snprintf(name, sizeof(name), "model.layers.%u.%s.weight", l,
 				matrices[i].name);
-			random_weight(
-				all, &seed, name, 2, matrices[i].rows, matrices[i].cols, 0, 0.4f);
+			random_weight(all, &seed, name, 2, matrices[i].rows, matrices[i].cols, 0,
+				0.4f);
 		}
 	}
 }
 
-/* --- folders --------------------------------------------------------------------------------- */
+/* --- folders ---------------------------------------------------------------------------------- */
 
 struct folder {
 	char path[64];
@@ -210,8 +220,8 @@ static inline void folder_make(struct folder *f)
 	assert_non_null(mkdtemp(f->path));
 }
 
-static inline void folder_write(
-	const struct folder *f, const char *name, const void *bytes, size_t n)
+static inline void folder_write(const struct folder *f, const char *name, const void *bytes,
+	size_t n)
 {
 	char path[128];
 	int fd;

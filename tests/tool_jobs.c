@@ -112,7 +112,9 @@ int main(int argc, char **argv)
 
 	fail_if(!writers, "calloc");
 	for (int i = 0; i < count; i++)
-		writers[i] = (struct writer){ .dir = argv[1], .number = i, .n = atoi(argv[3]),
+		writers[i] = (struct writer){ .dir = argv[1],
+			.number = i,
+			.n = atoi(argv[3]),
 			.each = strcmp(argv[4], "each") == 0,
 			.keep = strcmp(argv[5], "keep") == 0 };
 	run(writers, count);

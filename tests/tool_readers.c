@@ -53,7 +53,7 @@ static const char *name(const struct crowd *c, int i, const char *suffix, char p
 	return path;
 }
 
-/* --- opened ---------------------------------------------------------------------------------- */
+/* --- opened ----------------------------------------------------------------------------------- */
 
 static void allow(int resource, rlim_t least)
 {
@@ -83,7 +83,7 @@ static void open_all(struct crowd *c)
 	}
 }
 
-/* --- waiting --------------------------------------------------------------------------------- */
+/* --- waiting ---------------------------------------------------------------------------------- */
 
 static void *read_once(void *arg)
 {
@@ -120,7 +120,7 @@ static void start_poll(struct crowd *c)
 	}
 }
 
-/* --- released -------------------------------------------------------------------------------- */
+/* --- released --------------------------------------------------------------------------------- */
 
 static void fail_if_early(const struct crowd *c)
 {
@@ -155,7 +155,7 @@ static void end_reads(const struct crowd *c)
 		pthread_join(c->readers[i].thread, NULL);
 }
 
-/* --- the steps ------------------------------------------------------------------------------- */
+/* --- the steps -------------------------------------------------------------------------------- */
 
 static void next_step(const char *done)
 {

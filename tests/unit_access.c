@@ -44,7 +44,8 @@ static void check__by_hand__class_decides_alone(void **state)
 	} rows[] = {
 		{ ME, OTHER, 0600, R_OK | W_OK, 0 },
 		{ ME, OTHER, 0400, W_OK, -EACCES },
-		{ ME, MINE, 0077, R_OK, -EACCES }, /* the owner's bits, though the group's would do */
+		{ ME, MINE, 0077, R_OK,
+			-EACCES }, /* the owner's bits, though the group's would do */
 		{ 5, TEAM, 0640, R_OK, 0 },
 		{ 5, TEAM, 0640, W_OK, -EACCES },
 		{ 5, TEAM, 0604, R_OK, -EACCES }, /* a member is not one of the others */
@@ -65,7 +66,8 @@ static void check__by_hand__class_decides_alone(void **state)
 
 static void check__root__all_but_execution_without_any_x(void **state)
 {
-	const struct owner file = { 5, 5, 0, false }, dir = { 5, 5, 0, true }, program = { 5, 5, 0001, false };
+	const struct owner file = { 5, 5, 0, false }, dir = { 5, 5, 0, true },
+			   program = { 5, 5, 0001, false };
 
 	(void)state;
 	assert_int_equal(access_check(&root, &file, R_OK | W_OK), 0);
@@ -119,7 +121,7 @@ static void chown__table__as_chown_2(void **state)
 	assert_int_equal(access_owner(&root, &other), 0);
 }
 
-/* --- against Linux ------------------------------------------------------------------------------------------ */
+/* --- against Linux ---------------------------------------------------------------------------- */
 
 /* Run `act` in a child with the ids of `c` (TEAM being supplementary when it has groups); its errno, negative. */
 static int as(const struct cred *c, int (*act)(const char *path), const char *path)
@@ -182,8 +184,10 @@ static bool usable(char *dir)
 
 static void check__modes_and_owners__as_linux(void **state)
 {
-	static const uint32_t modes[] = { 0, 0400, 0200, 0100, 0040, 0020, 0010, 0004, 0002, 0001, 0750, 0057 };
-	static const uint32_t owners[][2] = { { ME, MINE }, { 5, TEAM }, { 5, MINE }, { 5, OTHER }, { 0, 0 } };
+	static const uint32_t modes[] = { 0, 0400, 0200, 0100, 0040, 0020, 0010, 0004, 0002, 0001,
+		0750, 0057 };
+	static const uint32_t owners[][2] = { { ME, MINE }, { 5, TEAM }, { 5, MINE }, { 5, OTHER },
+		{ 0, 0 } };
 	char dir[] = "/tmp/npufs-accessXXXXXX", file[64], sub[64];
 
 	(void)state;

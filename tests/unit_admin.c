@@ -132,7 +132,8 @@ static void artifact_verify__damaged__file_named_to_the_administrator(void **sta
 	make_signed(x);
 	work_write_text(&x->w, "store/models/mlp/golden/mlp.out", "\1\2\3\4");
 	expect(x, "artifact verify @store mlp", ADMIN_FAILED, "",
-		"npufs-admin: file number 4 of the manifest has other bytes than the manifest says\n"
+		"npufs-admin: file number 4 of the manifest has other bytes than the manifest "
+		"says\n"
 		"  file: golden/mlp.out\n  to do: ");
 	work_write_text(&x->w, "store/models/mlp/extra", "");
 	expect(x, "artifact verify @store mlp", ADMIN_FAILED, "", "  file: extra\n");

@@ -26,10 +26,10 @@ static int make_store(void **state)
 	work_package(&x->w, "package");
 	if (store_init(x->store, &f) ||
 		store_trust(x->store, work_path(&x->w, "signer.pub.pem"), x->signer, &f) ||
-		artifact_import_package(
-			work_path(&x->w, "package"), work_path(&x->w, "store/" ALIAS), &f) ||
-		artifact_sign(
-			work_path(&x->w, "store/" ALIAS), work_path(&x->w, "signer.pem"), &f, NULL))
+		artifact_import_package(work_path(&x->w, "package"),
+			work_path(&x->w, "store/" ALIAS), &f) ||
+		artifact_sign(work_path(&x->w, "store/" ALIAS), work_path(&x->w, "signer.pem"), &f,
+			NULL))
 		fail_msg("%s", f.reason);
 	*state = x;
 	return 0;
@@ -62,8 +62,8 @@ static const char *in_artifact(struct fixture *x, const char *name)
 
 /* Verification fails so, and the fault shows no path to users. `named`: what the detail for the
  * administrator has. */
-static void expect(
-	struct fixture *x, int err, enum npu_error device, const char *reason, const char *named)
+static void expect(struct fixture *x, int err, enum npu_error device, const char *reason,
+	const char *named)
 {
 	AUTO_BUF struct buf detail = BUF_INIT;
 	struct fault f = FAULT_NONE;
@@ -412,8 +412,9 @@ static void artifact_verify__stranger_signed__ekeyrejected(void **state)
 	char id[KEY_ID_SIZE], detail[32];
 
 	work_key(&x->w, "stranger", id);
-	assert_int_equal(
-		artifact_sign(in_store(x, ALIAS), work_path(&x->w, "stranger.pem"), &f, NULL), 0);
+	assert_int_equal(artifact_sign(in_store(x, ALIAS), work_path(&x->w, "stranger.pem"), &f,
+				 NULL),
+		0);
 	snprintf(detail, sizeof detail, "%s\n", id);
 	expect(x, -EKEYREJECTED, NPU_INVALID_CALBIN, "is not trusted", detail);
 	assert_int_equal(store_trust(x->store, work_path(&x->w, "stranger.pub.pem"), id, &f), 0);
@@ -439,8 +440,9 @@ static void artifact_verify__forged_id__ebadmsg(void **state)
 	struct fault f = FAULT_NONE;
 
 	work_key(&x->w, "stranger", NULL);
-	assert_int_equal(
-		artifact_sign(in_store(x, ALIAS), work_path(&x->w, "stranger.pem"), &f, NULL), 0);
+	assert_int_equal(artifact_sign(in_store(x, ALIAS), work_path(&x->w, "stranger.pem"), &f,
+				 NULL),
+		0);
 	work_read(&x->w, "store/" ALIAS "/manifest.sig", &sig);
 	memcpy(sig.data + strlen("npufs-signature-1 "), x->signer, KEY_ID_SIZE - 1);
 	work_write(&x->w, "store/" ALIAS "/manifest.sig", sig.data, sig.len);
@@ -670,18 +672,18 @@ static void artifact_import_package__dest_there_or_no_alias__refused(void **stat
 	struct fixture *x = *state;
 	struct fault f = FAULT_NONE;
 
-	assert_int_equal(
-		artifact_import_package(work_path(&x->w, "package"), in_store(x, ALIAS), &f),
+	assert_int_equal(artifact_import_package(work_path(&x->w, "package"), in_store(x, ALIAS),
+				 &f),
 		-EEXIST);
 	expect_sound(x);
-	assert_int_equal(
-		artifact_import_package(work_path(&x->w, "package"), in_store(x, "models/.x"), &f),
+	assert_int_equal(artifact_import_package(work_path(&x->w, "package"),
+				 in_store(x, "models/.x"), &f),
 		-EINVAL);
-	assert_int_equal(
-		artifact_import_package(work_path(&x->w, "package"), in_store(x, "no/x"), &f),
+	assert_int_equal(artifact_import_package(work_path(&x->w, "package"), in_store(x, "no/x"),
+				 &f),
 		-ENOENT);
-	assert_int_equal(
-		artifact_import_package(work_path(&x->w, "nothing"), in_store(x, "models/x"), &f),
+	assert_int_equal(artifact_import_package(work_path(&x->w, "nothing"),
+				 in_store(x, "models/x"), &f),
 		-ENOENT);
 }
 
@@ -693,8 +695,8 @@ static void artifact_import_package__package_others_can_write__taken(void **stat
 
 	assert_int_equal(chmod(work_path(&x->w, "package/calbin/program.json"), 0666), 0);
 	assert_int_equal(chmod(work_path(&x->w, "package/calbin"), 0777), 0);
-	assert_int_equal(artifact_import_package(
-				 work_path(&x->w, "package/"), in_store(x, "models/new/"), &f),
+	assert_int_equal(artifact_import_package(work_path(&x->w, "package/"),
+				 in_store(x, "models/new/"), &f),
 		0);
 	assert_int_equal(work_mode(&x->w, "store/models/new/calbin/program.json"), 0644);
 	assert_int_equal(work_mode(&x->w, "store/models/new/calbin"), 0755);
@@ -708,8 +710,8 @@ static void artifact_sign__damaged_artifact__not_signed(void **state)
 
 	assert_int_equal(unlink(in_artifact(x, "manifest.sig")), 0);
 	work_write_text(&x->w, "store/" ALIAS "/" WEIGHTS, "weighus");
-	assert_int_equal(
-		artifact_sign(in_store(x, ALIAS), work_path(&x->w, "signer.pem"), &f, &detail),
+	assert_int_equal(artifact_sign(in_store(x, ALIAS), work_path(&x->w, "signer.pem"), &f,
+				 &detail),
 		-EBADMSG);
 	assert_string_equal(buf_text(&detail), WEIGHTS "\n");
 	assert_false(work_has(&x->w, "store/" ALIAS "/manifest.sig"));
@@ -721,15 +723,15 @@ static void artifact_sign__wrong_key_files__refused(void **state)
 	struct fault f = FAULT_NONE;
 
 	assert_int_equal(chmod(work_path(&x->w, "signer.pem"), 0640), 0);
-	assert_int_equal(
-		artifact_sign(in_store(x, ALIAS), work_path(&x->w, "signer.pem"), &f, NULL),
+	assert_int_equal(artifact_sign(in_store(x, ALIAS), work_path(&x->w, "signer.pem"), &f,
+				 NULL),
 		-EPERM);
 	assert_int_equal(chmod(work_path(&x->w, "signer.pub.pem"), 0600), 0);
-	assert_int_equal(
-		artifact_sign(in_store(x, ALIAS), work_path(&x->w, "signer.pub.pem"), &f, NULL),
+	assert_int_equal(artifact_sign(in_store(x, ALIAS), work_path(&x->w, "signer.pub.pem"), &f,
+				 NULL),
 		-EINVAL);
-	assert_int_equal(
-		artifact_sign(in_store(x, ALIAS), work_path(&x->w, "nothing"), &f, NULL), -ENOENT);
+	assert_int_equal(artifact_sign(in_store(x, ALIAS), work_path(&x->w, "nothing"), &f, NULL),
+		-ENOENT);
 	assert_int_equal(artifact_sign(work_path(&x->w, "package"), work_path(&x->w, "signer.pem"),
 				 &f, NULL),
 		-EPERM);
@@ -747,11 +749,13 @@ static void artifact_sign__again__replaced(void **state)
 	struct fault f = FAULT_NONE;
 
 	work_write_text(&x->w, "store/" ALIAS "/manifest.sig", "old");
-	assert_int_equal(
-		artifact_sign(in_store(x, ALIAS), work_path(&x->w, "signer.pem"), &f, NULL), 0);
+	assert_int_equal(artifact_sign(in_store(x, ALIAS), work_path(&x->w, "signer.pem"), &f,
+				 NULL),
+		0);
 	expect_sound(x);
-	assert_int_equal(
-		artifact_sign(in_store(x, ALIAS), work_path(&x->w, "signer.pem"), &f, NULL), 0);
+	assert_int_equal(artifact_sign(in_store(x, ALIAS), work_path(&x->w, "signer.pem"), &f,
+				 NULL),
+		0);
 	expect_sound(x);
 }
 

@@ -41,7 +41,8 @@ static int opened(void **state)
 
 static int configured(void **state)
 {
-	if (opened(state) || device_load(rig.d, "/x") || device_configure(rig.d) || device_kv_open(rig.d) ||
+	if (opened(state) || device_load(rig.d, "/x") || device_configure(rig.d) ||
+		device_kv_open(rig.d) ||
 		device_slot_new(rig.d, device_model(rig.d, "prefill"), &rig.prefill) ||
 		device_slot_new(rig.d, device_model(rig.d, "decode"), &rig.decode))
 		return -1;
@@ -59,7 +60,7 @@ static int down(void **state)
 	return 0;
 }
 
-/* --- opening ------------------------------------------------------------------------------------------------ */
+/* --- opening ---------------------------------------------------------------------------------- */
 
 static void open__backend_lacks_a_field__refused_unasked(void **state)
 {
@@ -129,7 +130,8 @@ static void slot_new__not_configured__refused_unasked(void **state)
 
 	device_load(r->d, "/x");
 	fake_log_clear();
-	assert_int_equal(device_slot_new(r->d, device_model(r->d, "decode"), &s), NPU_MISS_CONFIGURATION);
+	assert_int_equal(device_slot_new(r->d, device_model(r->d, "decode"), &s),
+		NPU_MISS_CONFIGURATION);
 	assert_int_equal(device_kv_open(r->d), NPU_MISS_CONFIGURATION);
 	assert_string_equal(calls(), "");
 }
@@ -140,7 +142,8 @@ static void slot_new__second_buffer_fails__first_destroyed(void **state)
 	struct slot *s;
 
 	fake_fail("create_output_buf", 1, NPU_MEMORY_ALLOCATION);
-	assert_int_equal(device_slot_new(r->d, device_model(r->d, "decode"), &s), NPU_MEMORY_ALLOCATION);
+	assert_int_equal(device_slot_new(r->d, device_model(r->d, "decode"), &s),
+		NPU_MEMORY_ALLOCATION);
 	assert_string_equal(calls(), "create_input_buf create_output_buf destroy_input_buf ");
 }
 
@@ -152,12 +155,13 @@ static void unload__configured__order_of_the_contract(void **state)
 	device_slot_free(take_ptr(r->decode));
 	fake_fail("reset_configuration", 1, NPU_DEVICE_BUSY);
 	assert_int_equal(device_unload(r->d), NPU_DEVICE_BUSY);
-	assert_string_equal(calls(), "destroy_input_buf destroy_output_buf destroy_input_buf destroy_output_buf "
-				     "destroy_kv reset_configuration destroy_calbin ");
+	assert_string_equal(calls(),
+		"destroy_input_buf destroy_output_buf destroy_input_buf destroy_output_buf "
+		"destroy_kv reset_configuration destroy_calbin ");
 	assert_int_equal(device_load(r->d, "/y"), NPU_SUCCESS); /* the place is free all the same */
 }
 
-/* --- slices and CSRs: prefill's input is int32[4], 16 bytes ---------------------------------------------------- */
+/* --- slices and CSRs: prefill's input is int32[4], 16 bytes ----------------------------------- */
 
 static void slice__bounds__only_good_ones_reach_the_backend(void **state)
 {
@@ -174,8 +178,8 @@ static void slice__bounds__only_good_ones_reach_the_backend(void **state)
 		{ 0, 64, 0, 20, NPU_OUT_OF_RANGE },
 		{ 0, 16, 4, 16, NPU_OUT_OF_RANGE },
 		{ 0, 16, 20, 4, NPU_OUT_OF_RANGE },
-		{ 0, 12, 0, 16, NPU_OUT_OF_RANGE },                  /* more than the host has */
-		{ 0, 16, UINT64_MAX - 3, 8, NPU_OUT_OF_RANGE },      /* offset + size wraps to 4 */
+		{ 0, 12, 0, 16, NPU_OUT_OF_RANGE },                   /* more than the host has */
+		{ 0, 16, UINT64_MAX - 3, 8, NPU_OUT_OF_RANGE },       /* offset + size wraps to 4 */
 		{ 0, SIZE_MAX, 4, UINT64_MAX - 3, NPU_OUT_OF_RANGE }, /* wraps to 0 */
 		{ 0, 16, 2, 4, NPU_INVALID_VALUE },
 		{ 0, 16, 0, 6, NPU_INVALID_VALUE },
@@ -186,8 +190,8 @@ static void slice__bounds__only_good_ones_reach_the_backend(void **state)
 	int32_t host[16];
 
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-		enum npu_error code = device_slot_in(r->prefill, rows[i].index, host, rows[i].capacity,
-			rows[i].offset, rows[i].size);
+		enum npu_error code = device_slot_in(r->prefill, rows[i].index, host,
+			rows[i].capacity, rows[i].offset, rows[i].size);
 
 		assert_int_equal(code, rows[i].code);
 		assert_string_equal(calls(), code ? "" : "slice_input ");
@@ -229,7 +233,7 @@ static void lengths__bounds__checked_before_the_setter(void **state)
 	assert_string_equal(calls(), "cur=1 set_csr ");
 }
 
-/* --- inference -------------------------------------------------------------------------------------------------- */
+/* --- inference -------------------------------------------------------------------------------- */
 
 static int32_t tokens[4];
 static float logits[FAKE_VOCAB];
@@ -278,7 +282,8 @@ static void wait__ccu_exception__crash_though_wait_succeeded(void **state)
 	fake.status = RUN_DONE_CCU_EXCEPTION;
 	device_slot_submit(r->prefill);
 	assert_int_equal(device_slot_wait(r->prefill), NPU_DEVICE_CRASH);
-	fake.status = RUN_RUNNING; /* a state that is late says nothing against a Wait that succeeded */
+	fake.status =
+		RUN_RUNNING; /* a state that is late says nothing against a Wait that succeeded */
 	device_slot_submit(r->prefill);
 	assert_int_equal(device_slot_wait(r->prefill), NPU_SUCCESS);
 	fake_fail("wait", 1, NPU_TIMEOUT);
@@ -286,7 +291,7 @@ static void wait__ccu_exception__crash_though_wait_succeeded(void **state)
 	assert_int_equal(device_slot_wait(r->prefill), NPU_TIMEOUT);
 }
 
-/* --- KV: every void call is verified ------------------------------------------------------------------------------ */
+/* --- KV: every void call is verified ---------------------------------------------------------- */
 
 static void kv__ordinary_life__lengths(void **state)
 {

@@ -47,8 +47,9 @@ static void make_buffers(struct rig *r)
 	assert_int_equal(OPS->slice_input(r->in1, "tokens", &r->token, 0, sizeof(r->token)), 0);
 	assert_int_equal(OPS->slice_output(r->out, "logits", r->logits, 0, sizeof(r->logits)), 0);
 	assert_int_equal(OPS->slice_output(r->out1, "logits", r->logits, 0, sizeof(r->logits)), 0);
-	assert_int_equal(
-		OPS->slice_output(r->out_update, "kv_length", &r->length, 0, sizeof(r->length)), 0);
+	assert_int_equal(OPS->slice_output(r->out_update, "kv_length", &r->length, 0,
+				 sizeof(r->length)),
+		0);
 }
 
 /* A configured random llama with a KV manager, all buffers sliced, and sequence SEQ. */
@@ -124,7 +125,7 @@ static enum npu_error update(struct rig *r, uint32_t cur, uint32_t total)
 	return OPS->wait(r->out_update);
 }
 
-/* --- what a calbin tells --------------------------------------------------------------------- */
+/* --- what a calbin tells ---------------------------------------------------------------------- */
 
 static void model_info__llama__programs_as_the_contract_names_them(void **state)
 {
@@ -146,8 +147,8 @@ static void model_info__llama__programs_as_the_contract_names_them(void **state)
 	assert_string_equal(i->csrs[0], CSR_CUR_LEN);
 	assert_string_equal(i->csrs[1], CSR_PAST_LEN);
 	assert_int_equal(OPS->model_info(r->decode)->inputs[0].dims[0], 1);
-	assert_string_equal(
-		OPS->model_info(r->decode)->type, "prefill"); /* misleading on purpose */
+	assert_string_equal(OPS->model_info(r->decode)->type,
+		"prefill"); /* misleading on purpose */
 	assert_int_equal(OPS->model_info(r->update)->n_inputs, 0);
 	assert_string_equal(OPS->model_info(r->update)->outputs[0].name, "kv_length");
 	OPS->get_llm_info(r->c, &llm);
@@ -193,7 +194,7 @@ static void get_golden__absent_then_there__empty_then_the_bytes(void **state)
 	assert_int_equal(b.len, 0);
 }
 
-/* --- configuration --------------------------------------------------------------------------- */
+/* --- configuration ---------------------------------------------------------------------------- */
 
 static void configure__while_another_is__already_configured(void **state)
 {
@@ -233,7 +234,7 @@ static void reset_configuration__in_flight__device_busy(void **state)
 	assert_int_equal(OPS->wait(r->out1), NPU_SUCCESS);
 }
 
-/* --- slices and CSRs ------------------------------------------------------------------------- */
+/* --- slices and CSRs -------------------------------------------------------------------------- */
 
 static void slice__bad_arguments__refused(void **state)
 {
@@ -245,16 +246,16 @@ static void slice__bad_arguments__refused(void **state)
 	assert_int_equal(OPS->slice_input(r->in, "tokens", r->tokens, 0, 0), NPU_INVALID_VALUE);
 	assert_int_equal(OPS->slice_input(r->in, "tokens", r->tokens, 2, 4), NPU_INVALID_VALUE);
 	assert_int_equal(OPS->slice_input(r->in, "tokens", r->tokens, 0, 6), NPU_INVALID_VALUE);
-	assert_int_equal(
-		OPS->slice_input(r->in, "tokens", r->tokens, 0, all + 4), NPU_OUT_OF_RANGE);
+	assert_int_equal(OPS->slice_input(r->in, "tokens", r->tokens, 0, all + 4),
+		NPU_OUT_OF_RANGE);
 	assert_int_equal(OPS->slice_input(r->in, "tokens", r->tokens, all, 4), NPU_OUT_OF_RANGE);
 	assert_int_equal(OPS->slice_input(r->in, "tokens", r->tokens, 4, UINT64_MAX - 3),
 		NPU_OUT_OF_RANGE);
 	assert_int_equal(OPS->slice_output(r->out, "logits", r->logits, UINT64_MAX - 3, 8),
 		NPU_OUT_OF_RANGE);
 	assert_int_equal(OPS->slice_output(r->out, "tokens", r->logits, 0, 4), NPU_INVALID_VALUE);
-	assert_int_equal(
-		OPS->slice_output(r->out, "logits", r->logits + 1, 4, sizeof(r->logits) - 4),
+	assert_int_equal(OPS->slice_output(r->out, "logits", r->logits + 1, 4,
+				 sizeof(r->logits) - 4),
 		NPU_SUCCESS);
 }
 
@@ -280,15 +281,15 @@ static void infer__a_tensor_not_sliced_enough__invalid_value(void **state)
 	assert_true(apply(r, SEQ, 3));
 	set_lengths(r->prefill, 3, 3);
 	OPS->reset_input(r->in);
-	assert_int_equal(
-		OPS->infer(r->d, r->prefill, r->in, r->out, DEVICE_AUTO), NPU_INVALID_VALUE);
+	assert_int_equal(OPS->infer(r->d, r->prefill, r->in, r->out, DEVICE_AUTO),
+		NPU_INVALID_VALUE);
 	assert_int_equal(OPS->slice_input(r->in, "tokens", r->tokens, 0, 8), NPU_SUCCESS);
-	assert_int_equal(
-		OPS->infer(r->d, r->prefill, r->in, r->out, DEVICE_AUTO), NPU_INVALID_VALUE);
+	assert_int_equal(OPS->infer(r->d, r->prefill, r->in, r->out, DEVICE_AUTO),
+		NPU_INVALID_VALUE);
 	assert_int_equal(OPS->slice_input(r->in, "tokens", r->tokens, 0, 12), NPU_SUCCESS);
 	OPS->reset_output(r->out);
-	assert_int_equal(
-		OPS->infer(r->d, r->prefill, r->in, r->out, DEVICE_AUTO), NPU_INVALID_VALUE);
+	assert_int_equal(OPS->infer(r->d, r->prefill, r->in, r->out, DEVICE_AUTO),
+		NPU_INVALID_VALUE);
 	assert_int_equal(OPS->run_status(r->out), RUN_DEFAULT);
 	assert_int_equal(OPS->slice_output(r->out, "logits", r->logits, 0, 4), NPU_SUCCESS);
 	r->logits[1] = 77;
@@ -303,19 +304,19 @@ static void infer__buffers_of_another_program_or_task_unknown__invalid_value(voi
 
 	assert_true(apply(r, SEQ, 1));
 	set_lengths(r->decode, 1, 1);
-	assert_int_equal(
-		OPS->infer(r->d, r->decode, r->in, r->out1, DEVICE_AUTO), NPU_INVALID_VALUE);
-	assert_int_equal(
-		OPS->infer(r->d, r->decode, r->in1, r->out, DEVICE_AUTO), NPU_INVALID_VALUE);
+	assert_int_equal(OPS->infer(r->d, r->decode, r->in, r->out1, DEVICE_AUTO),
+		NPU_INVALID_VALUE);
+	assert_int_equal(OPS->infer(r->d, r->decode, r->in1, r->out, DEVICE_AUTO),
+		NPU_INVALID_VALUE);
 	assert_int_equal(OPS->infer(r->d, r->decode, r->in1, r->out1, (enum device_task)2),
 		NPU_INVALID_VALUE);
 	/* more valid tokens than the tensor holds */
 	set_lengths(r->decode, 2, 2);
-	assert_int_equal(
-		OPS->infer(r->d, r->decode, r->in1, r->out1, DEVICE_AUTO), NPU_INVALID_VALUE);
+	assert_int_equal(OPS->infer(r->d, r->decode, r->in1, r->out1, DEVICE_AUTO),
+		NPU_INVALID_VALUE);
 }
 
-/* --- an inference's states ------------------------------------------------------------------- */
+/* --- an inference's states -------------------------------------------------------------------- */
 
 static void infer__until_wait__pending_and_nothing_computed(void **state)
 {
@@ -331,11 +332,11 @@ static void infer__until_wait__pending_and_nothing_computed(void **state)
 	assert_int_equal(OPS->infer(r->d, r->decode, r->in1, r->out1, DEVICE_PING), NPU_SUCCESS);
 	assert_int_equal(OPS->run_status(r->out1), RUN_PENDING);
 	assert_true(r->logits[0] == 77);
-	assert_int_equal(
-		OPS->infer(r->d, r->decode, r->in1, r->out1, DEVICE_AUTO), NPU_DEVICE_BUSY);
+	assert_int_equal(OPS->infer(r->d, r->decode, r->in1, r->out1, DEVICE_AUTO),
+		NPU_DEVICE_BUSY);
 	assert_int_equal(OPS->slice_output(r->out1, "logits", r->logits, 0, 4), NPU_DEVICE_BUSY);
 	OPS->reset_output(r->out1); /* refused as well, silently */
-	r->token = 6; /* inputs were read at submit */
+	r->token = 6;               /* inputs were read at submit */
 	assert_int_equal(OPS->wait(r->out1), NPU_SUCCESS);
 	assert_int_equal(OPS->run_status(r->out1), RUN_DONE);
 	assert_int_equal(OPS->wait(r->out1), NPU_SUCCESS);
@@ -375,8 +376,8 @@ static void wait__with_a_step_delay__takes_as_long(void **state)
 	s.prefill = s.decode = s.update = OPS->get_model_by_name(s.c, "kv_update");
 	assert_int_equal(OPS->create_input_buf(s.update, &s.in_update), NPU_SUCCESS);
 	assert_int_equal(OPS->create_output_buf(s.update, &s.out_update), NPU_SUCCESS);
-	assert_int_equal(
-		OPS->slice_output(s.out_update, "kv_length", &s.length, 0, 4), NPU_SUCCESS);
+	assert_int_equal(OPS->slice_output(s.out_update, "kv_length", &s.length, 0, 4),
+		NPU_SUCCESS);
 	clock_gettime(CLOCK_MONOTONIC, &before);
 	assert_int_equal(update(&s, 1, 1), NPU_NOT_EXPECTED); /* no sequence */
 	clock_gettime(CLOCK_MONOTONIC, &after);
@@ -389,7 +390,7 @@ static void wait__with_a_step_delay__takes_as_long(void **state)
 	OPS->shutdown(s.d);
 }
 
-/* --- KV -------------------------------------------------------------------------------------- */
+/* --- KV --------------------------------------------------------------------------------------- */
 
 static void kv_allocate__over_capacity_twice_or_negative__nothing_happens(void **state)
 {

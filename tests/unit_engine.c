@@ -2,7 +2,7 @@
  * letter 'a' + L % 26, so "abc" is continued "defg...". */
 #include "tests/engine_rig.h"
 
-/* --- text ------------------------------------------------------------------------------------------------------- */
+/* --- text ------------------------------------------------------------------------------------- */
 
 static void run__lengths__as_worked_out_by_hand(void **state)
 {
@@ -10,15 +10,17 @@ static void run__lengths__as_worked_out_by_hand(void **state)
 	start(&fake_ops);
 	check_runs("{\"prompt\":\"abc\",\"max_new_tokens\":3}", "def\n");
 	check_runs("{\"prompt\":\"abc\",\"max_new_tokens\":1}", "d\n");
-	check_runs("{\"prompt\":\"abc\"}", "defghijklmnop\n"); /* to the context's end: 3 + 13 = 16 */
+	check_runs("{\"prompt\":\"abc\"}",
+		"defghijklmnop\n"); /* to the context's end: 3 + 13 = 16 */
 	check_runs("{\"prompt\":\"abc\",\"max_new_tokens\":13}", "defghijklmnop\n");
-	check_runs("{\"prompt\":\"aaaaaaaaaaaaaaa\"}", "p\n");               /* 15 + 1 */
-	check_fails("{\"prompt\":\"aaaaaaaaaaaaaaaa\"}", -E2BIG);            /* 16 leave no room */
+	check_runs("{\"prompt\":\"aaaaaaaaaaaaaaa\"}", "p\n");                /* 15 + 1 */
+	check_fails("{\"prompt\":\"aaaaaaaaaaaaaaaa\"}", -E2BIG);             /* 16 leave no room */
 	check_fails("{\"prompt\":\"aaaaaaaaaaaaaaaaaaaaaaaaaaaa\"}", -E2BIG); /* 28 do not fit */
 	check_fails("{\"prompt\":\"abc\",\"max_new_tokens\":14}", -E2BIG);
 	check_runs("{\"tokens\":[97,98]}", "cdefghijklmnop\n");
 	check_fails("{\"tokens\":[97,257]}", -EINVAL);
-	check_fails("{\"inputs\":[{\"name\":\"x\",\"shape\":[1],\"datatype\":\"FP32\",\"data\":[1]}]}",
+	check_fails("{\"inputs\":[{\"name\":\"x\",\"shape\":[1],\"datatype\":\"FP32\",\"data\":[1]}"
+		    "]}",
 		-EINVAL);
 }
 
@@ -31,9 +33,11 @@ static void run__stops__text_ends_before_them(void **state)
 	start(&fake_ops);
 	check_runs("{\"prompt\":\"abc\",\"stop\":\"fg\"}", "de\n");
 	check_runs("{\"prompt\":\"abc\",\"stop\":[\"zz\",\"d\"]}", "\n");
-	check_runs("{\"prompt\":\"abc\",\"stop\":\"pq\"}", "defghijklmnop\n"); /* half a stop string is text */
+	check_runs("{\"prompt\":\"abc\",\"stop\":\"pq\"}",
+		"defghijklmnop\n"); /* half a stop string is text */
 	check_runs("{\"prompt\":\"abc\",\"echo\":true,\"max_new_tokens\":2}", "abcde\n");
-	check_runs("{\"prompt\":\"abc\",\"echo\":true,\"stop\":\"bc\",\"max_new_tokens\":2}", "abcde\n");
+	check_runs("{\"prompt\":\"abc\",\"echo\":true,\"stop\":\"bc\",\"max_new_tokens\":2}",
+		"abcde\n");
 	fake.stop_len = 5;
 	j = submit("{\"prompt\":\"abc\"}");
 	check_output(j, "de\n");
@@ -55,7 +59,8 @@ static void run__output_json__document(void **state)
 
 	(void)state;
 	start(&fake_ops);
-	j = submit("{\"prompt\":\"abc\",\"max_new_tokens\":2,\"output\":\"json\",\"seed\":5,\"request_id\":\"q\"}");
+	j = submit("{\"prompt\":\"abc\",\"max_new_tokens\":2,\"output\":\"json\",\"seed\":5,"
+		   "\"request_id\":\"q\"}");
 	assert_int_equal(await_end(j), JOB_DONE);
 	assert_true(job_read(j, JOB_OUT, 0, got, sizeof got - 1) > 0);
 	assert_non_null(strstr(got, "\"text\":\t\"de\"") ?: strstr(got, "\"text\": \"de\""));
@@ -91,8 +96,10 @@ static void run__prompt_longer_than_a_micro_batch__in_several(void **state)
 static void run__tensors__output_document(void **state)
 {
 	static const float in[] = { 1, 2 }, out[] = { 2, 4 };
-	const struct fake_file files[] = { { "golden/in.bin", in, 8 }, { "golden/out.bin", out, 8 } };
-	static const struct tensor_spec x = { "x", DTYPE_FLOAT32, 1, { 2 } }, y = { "y", DTYPE_FLOAT32, 1, { 2 } };
+	const struct fake_file files[] = { { "golden/in.bin", in, 8 },
+		{ "golden/out.bin", out, 8 } };
+	static const struct tensor_spec x = { "x", DTYPE_FLOAT32, 1, { 2 } },
+					y = { "y", DTYPE_FLOAT32, 1, { 2 } };
 	static struct model_info doubling = { "double", "graph", &x, &y, 1, 1, { NULL }, 0 };
 	char got[1024] = "";
 	struct job *j;
@@ -103,14 +110,19 @@ static void run__tensors__output_document(void **state)
 	fake_store_new(r.store);
 	fake_store_add(r.store, "double", fake_tensor_template, files, 2);
 	start(&fake_store_ops);
-	j = submit("{\"inputs\":[{\"name\":\"x\",\"shape\":[2],\"datatype\":\"FP32\",\"data\":[1.5,-3]}]}");
+	j = submit("{\"inputs\":[{\"name\":\"x\",\"shape\":[2],\"datatype\":\"FP32\",\"data\":[1.5,"
+		   "-3]}]}");
 	assert_int_equal(await_end(j), JOB_DONE);
 	assert_true(job_read(j, JOB_OUT, 0, got, sizeof got - 1) > 0);
 	assert_non_null(strstr(got, "-6"));
 	assert_non_null(strstr(got, "\"y\""));
 	job_put(j);
-	check_fails("{\"inputs\":[{\"name\":\"z\",\"shape\":[2],\"datatype\":\"FP32\",\"data\":[1,2]}]}", -EINVAL);
-	check_fails("{\"inputs\":[{\"name\":\"x\",\"shape\":[1],\"datatype\":\"FP32\",\"data\":[1]}]}", -EINVAL);
+	check_fails("{\"inputs\":[{\"name\":\"z\",\"shape\":[2],\"datatype\":\"FP32\",\"data\":[1,"
+		    "2]}]}",
+		-EINVAL);
+	check_fails("{\"inputs\":[{\"name\":\"x\",\"shape\":[1],\"datatype\":\"FP32\",\"data\":[1]}"
+		    "]}",
+		-EINVAL);
 	check_fails("{\"prompt\":\"x\"}", -EINVAL);
 	assert_int_equal(fake_count("infer:double"), 2); /* the golden run and one job */
 }
@@ -122,8 +134,9 @@ static void run__many_at_once__all_right_and_interleaved(void **state)
 	(void)state;
 	start(&fake_ops);
 	for (int i = 0; i < 40; i++)
-		assert_int_equal(submit_as((uint32_t)(i % 3), i % 2 ? "{\"prompt\":\"ab\",\"max_new_tokens\":4}"
-								       : "{\"prompt\":\"abcdef\",\"max_new_tokens\":3}",
+		assert_int_equal(submit_as((uint32_t)(i % 3),
+					 i % 2 ? "{\"prompt\":\"ab\",\"max_new_tokens\":4}"
+					       : "{\"prompt\":\"abcdef\",\"max_new_tokens\":3}",
 					 &j[i]),
 			0);
 	for (int i = 0; i < 40; i++) {
@@ -132,7 +145,7 @@ static void run__many_at_once__all_right_and_interleaved(void **state)
 	}
 }
 
-/* --- admission --------------------------------------------------------------------------------------------------- */
+/* --- admission -------------------------------------------------------------------------------- */
 
 static void admit__full__eagain_edquot_erofs(void **state)
 {
@@ -179,7 +192,7 @@ static void model__unknown__enoent_with_the_nearest(void **state)
 	check_runs("{\"prompt\":\"abc\",\"model\":\"echo\",\"max_new_tokens\":1}", "d\n");
 }
 
-/* --- cancel and deadline ------------------------------------------------------------------------------------------- */
+/* --- cancel and deadline ---------------------------------------------------------------------- */
 
 static void cancel__in_each_state__answered_at_once_others_go_on(void **state)
 {

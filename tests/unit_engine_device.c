@@ -1,7 +1,7 @@
 /* The engine when the device fails, when models are swapped, and when it stops. */
 #include "tests/engine_rig.h"
 
-/* --- errors of the device -------------------------------------------------------------------------------------------- */
+/* --- errors of the device --------------------------------------------------------------------- */
 
 static void busy__for_a_while__tried_again(void **state)
 {
@@ -181,7 +181,8 @@ static void start__device_missing__failed_and_jobs_answered(void **state)
 	(void)state;
 	fake_fail("create_vdevice", 0, NPU_NO_DEVICE);
 	start(&fake_ops);
-	err = submit_as(1000, "{\"prompt\":\"abc\"}", &j); /* may come before or after the failure */
+	err = submit_as(1000, "{\"prompt\":\"abc\"}",
+		&j); /* may come before or after the failure */
 	if (!err)
 		check_error(j, JOB_FAILED, -ENODEV);
 	job_put(j);
@@ -192,7 +193,7 @@ static void start__device_missing__failed_and_jobs_answered(void **state)
 	job_put(j);
 }
 
-/* --- several models ---------------------------------------------------------------------------------------------------- */
+/* --- several models --------------------------------------------------------------------------- */
 
 static void start_two(void)
 {
@@ -228,7 +229,8 @@ static void swap__jobs_for_two__both_served_in_bounded_turns(void **state)
 		after += v.generation == 3;
 		job_put(a[i]);
 	}
-	assert_true(after >= 200 - ENGINE_SWAP_AFTER - (int)config.max_active); /* beta did not wait for all */
+	assert_true(after >=
+		200 - ENGINE_SWAP_AFTER - (int)config.max_active); /* beta did not wait for all */
 	assert_int_equal(fake_count("create_calbin"), 3);
 	job_put(b);
 }
@@ -314,7 +316,7 @@ static void verify__artifact_damaged__degraded_or_failed(void **state)
 	check_runs("{\"prompt\":\"abc\",\"max_new_tokens\":1}", "d\n");
 }
 
-/* --- the end ------------------------------------------------------------------------------------------------------------ */
+/* --- the end ---------------------------------------------------------------------------------- */
 
 static void *let_go_later(void *arg)
 {
@@ -377,7 +379,7 @@ static void stop__at_once_after_start__draining_to_the_end(void **state)
 	assert_int_equal(health_state(&r.health), HEALTH_DRAINING);
 }
 
-/* --- everything at once ---------------------------------------------------------------------------------------------------- */
+/* --- everything at once ----------------------------------------------------------------------- */
 
 static void *users(void *arg)
 {

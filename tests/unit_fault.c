@@ -57,7 +57,10 @@ static void fault_set__controls_and_bad_bytes__become_marks(void **state)
 	assert_string_equal(f.action, "a?b");
 	fault_set(&f, -EINVAL, "", "%s",
 		"csi\xc2\x9b ok\xc3\xa9 line\xe2\x80\xa8 bad\xff\xc3( cut\xe2\x82");
-	assert_string_equal(f.reason, "csi? ok\xc3\xa9 line? bad?" "?( cut?" "?");
+	assert_string_equal(f.reason,
+		"csi? ok\xc3\xa9 line? bad?"
+		"?( cut?"
+		"?");
 	fault_at(&f, -EINVAL, "na\nme", -1, "", "r");
 	assert_string_equal(f.field, "na?me");
 }

@@ -57,7 +57,8 @@ static void open__all_fits__ready_and_torn_down_in_order(void **state)
 
 	(void)state;
 	assert_int_equal(generation_open(device, manifest, NULL, 7, &g, &f), 0);
-	assert_string_equal(calls(), "create_calbin configure status " BUFFERS BUFFERS BUFFERS "create_kv ");
+	assert_string_equal(calls(),
+		"create_calbin configure status " BUFFERS BUFFERS BUFFERS "create_kv ");
 	assert_int_equal(g->number, 7);
 	assert_int_equal(g->context, 16);
 	assert_int_equal(g->vocab, 257);
@@ -66,7 +67,8 @@ static void open__all_fits__ready_and_torn_down_in_order(void **state)
 	assert_string_equal(program_spec_of(g->kv_update)->name, "kv_update");
 	assert_int_equal(generation_close(g), NPU_SUCCESS);
 	assert_string_equal(calls(),
-		GONE_BUFFERS GONE_BUFFERS GONE_BUFFERS "destroy_kv reset_configuration destroy_calbin ");
+		GONE_BUFFERS GONE_BUFFERS GONE_BUFFERS
+		"destroy_kv reset_configuration destroy_calbin ");
 	assert_int_equal(generation_close(NULL), NPU_SUCCESS);
 }
 
@@ -91,13 +93,15 @@ static void open__each_step_fails__rolled_back_by_that_much(void **state)
 	} rows[] = {
 		{ "create_calbin", 1, "create_calbin " },
 		{ "configure", 1, "create_calbin configure destroy_calbin " },
-		{ "status", 1, "create_calbin configure status reset_configuration destroy_calbin " },
+		{ "status", 1,
+			"create_calbin configure status reset_configuration destroy_calbin " },
 		{ "create_input_buf", 2,
 			"create_calbin configure status " BUFFERS "create_input_buf " GONE_BUFFERS
 			"reset_configuration destroy_calbin " },
 		{ "create_kv", 1,
-			"create_calbin configure status " BUFFERS BUFFERS BUFFERS "create_kv "
-			GONE_BUFFERS GONE_BUFFERS GONE_BUFFERS "reset_configuration destroy_calbin " },
+			"create_calbin configure status " BUFFERS BUFFERS BUFFERS
+			"create_kv " GONE_BUFFERS GONE_BUFFERS GONE_BUFFERS
+			"reset_configuration destroy_calbin " },
 	};
 
 	(void)state;
@@ -112,7 +116,7 @@ static void open__each_step_fails__rolled_back_by_that_much(void **state)
 	}
 }
 
-/* --- validation ------------------------------------------------------------------------------------------------- */
+/* --- validation ------------------------------------------------------------------------------- */
 
 static const struct tensor_spec other_name = { "ids", DTYPE_INT32, 1, { 4 } };
 static const struct tensor_spec other_type = { "tokens", DTYPE_UINT32, 1, { 4 } };
@@ -264,15 +268,17 @@ static void open__type_metadata_wrong__taken(void **state)
 	generation_close(g);
 }
 
-/* --- golden runs: "double" of {1, 2} ------------------------------------------------------------------------------- */
+/* --- golden runs: "double" of {1, 2} ---------------------------------------------------------- */
 
-static const struct tensor_spec x = { "x", DTYPE_FLOAT32, 1, { 2 } }, y = { "y", DTYPE_FLOAT32, 1, { 2 } };
+static const struct tensor_spec x = { "x", DTYPE_FLOAT32, 1, { 2 } },
+				y = { "y", DTYPE_FLOAT32, 1, { 2 } };
 static struct model_info doubling = { "double", "graph", &x, &y, 1, 1, { NULL }, 0 };
 
 static int golden(const float want[2], struct fault *f)
 {
 	static const float in[2] = { 1, 2 };
-	const struct fake_file files[] = { { "golden/in.bin", in, 8 }, { "golden/out.bin", want, 8 } };
+	const struct fake_file files[] = { { "golden/in.bin", in, 8 },
+		{ "golden/out.bin", want, 8 } };
 	struct generation *g;
 	struct artifact *a;
 	char store[64];
@@ -344,9 +350,13 @@ static void golden__runtime_brings_other_data__refused(void **state)
 static void open__size_not_aligned__refused_before_traffic(void **state)
 {
 	static const struct tensor_spec odd = { "x", DTYPE_INT8, 1, { 3 } };
-	struct program_spec p = { .name = "double", .inputs = (struct tensor_spec *)&odd, .n_inputs = 1 };
-	const struct manifest m = { .kind = MANIFEST_TENSOR, .calbin_version = (char[]){ "1.0" },
-		.programs = &p, .n_programs = 1 };
+	struct program_spec p = { .name = "double",
+		.inputs = (struct tensor_spec *)&odd,
+		.n_inputs = 1 };
+	const struct manifest m = { .kind = MANIFEST_TENSOR,
+		.calbin_version = (char[]){ "1.0" },
+		.programs = &p,
+		.n_programs = 1 };
 	struct model_info info = { "double", "graph", &odd, NULL, 1, 0, { NULL }, 0 };
 	struct fault f = FAULT_NONE;
 	struct generation *g;

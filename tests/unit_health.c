@@ -49,7 +49,8 @@ static void check_first_word(const char *word)
 
 static void render__each_state__its_word_alone_on_the_first_line(void **state)
 {
-	static const char *const words[] = { "starting", "ready", "degraded", "draining", "recovering", "failed" };
+	static const char *const words[] = { "starting", "ready", "degraded", "draining",
+		"recovering", "failed" };
 
 	(void)state;
 	check_first_word("starting");

@@ -416,8 +416,8 @@ static bool import_stories(struct imported *x)
 		artifact_sign(work_path(&x->w, "store/models/stories"), work_path(&x->w, "key.pem"),
 			&f, NULL) ||
 		artifact_verify(store, "stories", &x->artifact, &f) ||
-		artifact_read(
-			x->artifact, x->artifact->manifest->tokenizer.file, &pieces, &n, &f) ||
+		artifact_read(x->artifact, x->artifact->manifest->tokenizer.file, &pieces, &n,
+			&f) ||
 		tokenizer_new(&x->artifact->manifest->tokenizer, pieces, n, &x->tokenizer, &f))
 		fail_msg("%s", f.reason);
 	free(pieces);
@@ -489,8 +489,8 @@ static void check_line(struct imported *x, const struct json_value *line)
 		int32_t token = past < n ? tokens[past] : likeliest(logits, 512);
 		int64_t want;
 
-		assert_int_equal(
-			llama_forward(x->llama, kv, &token, 1, past++, logits), NPU_SUCCESS);
+		assert_int_equal(llama_forward(x->llama, kv, &token, 1, past++, logits),
+			NPU_SUCCESS);
 		assert_int_equal(json_int64(v, &want), 0);
 		assert_int_equal(past < n ? tokens[past] : likeliest(logits, 512), want);
 	}

@@ -10,7 +10,10 @@
 #include "core/mem.h"
 #include "tests/fake_device.h"
 
-#define CSRS { CSR_CUR_LEN, CSR_PAST_LEN }
+#define CSRS \
+	{ \
+		CSR_CUR_LEN, CSR_PAST_LEN \
+	}
 
 static char log_text[1 << 16];
 static struct device *device;
@@ -36,7 +39,10 @@ static void make(enum dtype type, uint32_t n)
 	in = (struct tensor_spec){ "in", type, 1, { n } };
 	out = (struct tensor_spec){ "out", type, 1, { n } };
 	info = (struct model_info){ "x", "graph", &in, &out, 1, 1, CSRS, 2 };
-	spec = (struct program_spec){ .name = "x", .inputs = &in, .outputs = &out, .n_inputs = 1,
+	spec = (struct program_spec){ .name = "x",
+		.inputs = &in,
+		.outputs = &out,
+		.n_inputs = 1,
 		.n_outputs = 1 };
 	fake.models = &info;
 	fake.n_models = 1;
@@ -66,8 +72,9 @@ static void infer__good__calls_in_the_order_of_the_contract(void **state)
 	r = infer_checked(program, 5, 2);
 	assert_int_equal(r.stage, INFER_DONE);
 	assert_int_equal(r.code, NPU_SUCCESS);
-	assert_string_equal(calls(), "slice_input slice_output cur=2 set_csr past=7 set_csr infer:x infer wait "
-				     "run_status reset_input reset_output ");
+	assert_string_equal(calls(),
+		"slice_input slice_output cur=2 set_csr past=7 set_csr infer:x infer wait "
+		"run_status reset_input reset_output ");
 	assert_memory_equal(program_output(program, 0), ((const float[]){ 2, -4, 1 }), 12);
 }
 
@@ -88,7 +95,8 @@ static void infer__each_step_fails__stage_code_and_nothing_after_it(void **state
 		const char *log;
 	} rows[] = {
 		{ "slice_input", INFER_NOT_SUBMITTED, "slice_input reset_input reset_output " },
-		{ "slice_output", INFER_NOT_SUBMITTED, "slice_input slice_output reset_input reset_output " },
+		{ "slice_output", INFER_NOT_SUBMITTED,
+			"slice_input slice_output reset_input reset_output " },
 		{ "set_csr", INFER_NOT_SUBMITTED,
 			"slice_input slice_output cur=1 set_csr reset_input reset_output " },
 		{ "infer", INFER_NOT_SUBMITTED,
@@ -110,7 +118,8 @@ static void infer__each_step_fails__stage_code_and_nothing_after_it(void **state
 		assert_int_equal(r.code, NPU_DEVICE_UNAVAILABLE);
 		assert_string_equal(calls(), rows[i].log);
 	}
-	assert_int_equal(infer_checked(program, 0, 1).stage, INFER_DONE); /* and it can be used again */
+	assert_int_equal(infer_checked(program, 0, 1).stage,
+		INFER_DONE); /* and it can be used again */
 }
 
 static void infer__ccu_exception__never_delivered(void **state)
@@ -192,7 +201,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_teardown(infer__good__calls_in_the_order_of_the_contract, down),
 		cmocka_unit_test_teardown(infer__no_lengths__no_csr_set, down),
-		cmocka_unit_test_teardown(infer__each_step_fails__stage_code_and_nothing_after_it, down),
+		cmocka_unit_test_teardown(infer__each_step_fails__stage_code_and_nothing_after_it,
+			down),
 		cmocka_unit_test_teardown(infer__ccu_exception__never_delivered, down),
 		cmocka_unit_test_teardown(infer__lengths_out_of_bounds__not_submitted, down),
 		cmocka_unit_test_teardown(infer__not_a_finite_number__refused, down),

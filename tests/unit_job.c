@@ -14,13 +14,19 @@
 
 #define SHA_OF_ABC "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
 
-static const struct job_outcome stop = { .prompt_tokens = 2, .output_tokens = 3, .finish_reason = "stop",
-	.seed_known = true, .seed = 9 };
+static const struct job_outcome stop = { .prompt_tokens = 2,
+	.output_tokens = 3,
+	.finish_reason = "stop",
+	.seed_known = true,
+	.seed = 9 };
 
 static struct job *queued(const char *text)
 {
-	struct job_order o = { .request = blob_new(text, strlen(text)), .model = 1, .priority = 5,
-		.deadline_ms = 10, .stream = true };
+	struct job_order o = { .request = blob_new(text, strlen(text)),
+		.model = 1,
+		.priority = 5,
+		.deadline_ms = 10,
+		.stream = true };
 	struct job *j = job_new(1000, 1000, JOB_FORMAT_TEXT);
 
 	assert_int_equal(job_queue(j, &o), 0);
@@ -175,7 +181,8 @@ static void end__failed__err_tells_and_half_a_result_is_gone(void **state)
 	assert_int_equal(job_read(j, JOB_STREAM, 0, text, sizeof text), -EINVAL);
 	assert_true(job_read(j, JOB_ERR, 0, text, sizeof text - 1) > 0);
 	assert_string_equal(text,
-		"error: 22 EINVAL\nfield: top_k\noffset: 12\nreason: too much\naction: give less\n");
+		"error: 22 EINVAL\nfield: top_k\noffset: 12\nreason: too much\naction: give "
+		"less\n");
 	job_look(j, &v);
 	assert_int_equal(v.stream_size, 0);
 	job_put(j);
@@ -212,8 +219,8 @@ static void append__past_the_limit__efbig_and_no_more(void **state)
 
 static void state_name__all__the_words_of_the_design(void **state)
 {
-	static const char *const words[] = { "writing", "queued", "running", "done", "failed", "cancelled",
-		"expired" };
+	static const char *const words[] = { "writing", "queued", "running", "done", "failed",
+		"cancelled", "expired" };
 
 	(void)state;
 	for (int s = 0; s < JOB_STATE_COUNT; s++) {
@@ -222,7 +229,7 @@ static void state_name__all__the_words_of_the_design(void **state)
 	}
 }
 
-/* --- waiters ------------------------------------------------------------------------------------------------ */
+/* --- waiters ---------------------------------------------------------------------------------- */
 
 struct counted {
 	struct job_waiter w;
@@ -319,7 +326,8 @@ static void end__while_others_wait_and_unwait__each_answered_once(void **state)
 		pthread_create(&b, NULL, round % 2 ? canceller : producer, job_get(j));
 		for (int i = 0; i < WAITERS; i++) {
 			c[i] = (struct counted){ .w = { .what = i % 2 ? JOB_OUT : JOB_STREAM,
-							 .offset = (size_t)i * 3, .wake = wake } };
+							 .offset = (size_t)i * 3,
+							 .wake = wake } };
 			waited[i] = job_wait(j, &c[i].w);
 		}
 		for (int i = 0; i < WAITERS; i++)

@@ -2,7 +2,7 @@
  * 'a' + L % 26, so "abc" in STEM.json with two new tokens gives "de". */
 #include "tests/jobdir_rig.h"
 
-/* --- a job's life ------------------------------------------------------------------------------------------------- */
+/* --- a job's life ----------------------------------------------------------------------------- */
 
 static void write__request__runs_and_results_are_listed_when_whole(void **state)
 {
@@ -45,7 +45,9 @@ static void write__text__prompt(void **state)
 static void write__stream_asked_for__listed(void **state)
 {
 	(void)state;
-	assert_int_equal(echo(&alice, "a.json", "{\"prompt\":\"abc\",\"max_new_tokens\":1,\"stream\":true}"), 0);
+	assert_int_equal(echo(&alice, "a.json",
+				 "{\"prompt\":\"abc\",\"max_new_tokens\":1,\"stream\":true}"),
+		0);
 	check_out("a.out", "d\n");
 	assert_true(listed("a.stream"));
 	assert_int_equal(size_of("a.stream"), 2);
@@ -141,7 +143,8 @@ static void write__finished_request__runs_anew_old_results_gone(void **state)
 	assert_int_equal(open_as(&alice, "a.json", O_WRONLY | O_TRUNC, &f), 0);
 	assert_false(listed("a.out"));
 	assert_int_equal(size_of("a.json"), 0);
-	assert_int_equal(job_read(old, JOB_OUT, 0, text, sizeof text), 3); /* who has it open keeps it */
+	assert_int_equal(job_read(old, JOB_OUT, 0, text, sizeof text),
+		3); /* who has it open keeps it */
 	job_put(old);
 	assert_int_equal(write_text(f, 0, D), 0);
 	jobdir_release(d, f);
@@ -150,7 +153,8 @@ static void write__finished_request__runs_anew_old_results_gone(void **state)
 
 static void open__for_writing_while_queued_or_running__ebusy(void **state)
 {
-	static const int flags[] = { O_WRONLY, O_RDWR, O_WRONLY | O_TRUNC, O_WRONLY | O_APPEND, O_RDONLY | O_TRUNC };
+	static const int flags[] = { O_WRONLY, O_RDWR, O_WRONLY | O_TRUNC, O_WRONLY | O_APPEND,
+		O_RDONLY | O_TRUNC };
 	const struct jobdir_change cut = { .set = JOBDIR_SET_SIZE, .size = 0 };
 	struct jobdir_file *f;
 	struct jobdir_attr a;
@@ -166,7 +170,8 @@ static void open__for_writing_while_queued_or_running__ebusy(void **state)
 	fake_await_held();
 	for (int i = 0; i < 4; i += 3)
 		for (size_t k = 0; k < ARRAY_SIZE(flags); k++)
-			assert_int_equal(open_as(&alice, i ? "3.json" : "0.json", flags[k], &f), -EBUSY);
+			assert_int_equal(open_as(&alice, i ? "3.json" : "0.json", flags[k], &f),
+				-EBUSY);
 	assert_int_equal(look(&alice, "3.json", &a), 0);
 	assert_int_equal(jobdir_setattr(d, &alice, a.ref, NULL, &cut, &a), -EBUSY);
 	assert_int_equal(open_as(&alice, "3.json", O_RDONLY, &f), 0);
@@ -185,7 +190,8 @@ static void open__second_writer_of_a_request__ebusy(void **state)
 	assert_int_equal(open_as(&alice, "a.json", O_WRONLY, &b), -EBUSY);
 	jobdir_release(d, a);
 	assert_int_equal(open_as(&alice, "a", O_WRONLY | O_CREAT, &a), 0);
-	assert_int_equal(open_as(&alice, "a", O_WRONLY, &b), 0); /* inert files are like any other */
+	assert_int_equal(open_as(&alice, "a", O_WRONLY, &b),
+		0); /* inert files are like any other */
 	jobdir_release(d, a);
 	jobdir_release(d, b);
 }
@@ -230,7 +236,7 @@ static void open__read_only_with_trunc__emptied_and_nothing_left_behind(void **s
 	check_usage(0, 0);
 }
 
-/* --- names ---------------------------------------------------------------------------------------------------------- */
+/* --- names ------------------------------------------------------------------------------------ */
 
 static void create__names_that_are_taken_or_not_for_users(void **state)
 {
@@ -240,7 +246,8 @@ static void create__names_that_are_taken_or_not_for_users(void **state)
 	(void)state;
 	assert_int_equal(echo(&alice, "a.txt", "x"), 0);
 	assert_int_equal(open_as(&alice, "a.json", O_WRONLY | O_CREAT, &f), -EEXIST);
-	assert_int_equal(jobdir_create(d, &alice, ROOT, "a.txt", 0600, O_WRONLY | O_EXCL, &a, &f), -EEXIST);
+	assert_int_equal(jobdir_create(d, &alice, ROOT, "a.txt", 0600, O_WRONLY | O_EXCL, &a, &f),
+		-EEXIST);
 	assert_int_equal(open_as(&alice, "b.out", O_WRONLY | O_CREAT, &f), -EPERM);
 	assert_int_equal(open_as(&alice, "b.jsonl", O_WRONLY | O_CREAT, &f), -EOPNOTSUPP);
 	assert_int_equal(open_as(&alice, "b\n", O_WRONLY | O_CREAT, &f), -EINVAL);

@@ -1,7 +1,7 @@
 /* Renaming, removing, limits, permissions and listing in jobs/. */
 #include "tests/jobdir_rig.h"
 
-/* --- renaming -------------------------------------------------------------------------------------------------------- */
+/* --- renaming --------------------------------------------------------------------------------- */
 
 static void rename__inert_to_request__runs_once(void **state)
 {
@@ -109,7 +109,8 @@ static void rename__refused(void **state)
 	assert_int_equal(rename_as(&alice, "tmp", "dir"), -EISDIR);
 	assert_int_equal(rename_as(&alice, "dir", "tmp"), -ENOTDIR);
 	assert_int_equal(jobdir_rename(d, &alice, ROOT, "dir", a.ref.id, "sub", false), -EINVAL);
-	assert_int_equal(rename_as(&alice, "a.txt", "a.json"), 0); /* the same stem, the same file */
+	assert_int_equal(rename_as(&alice, "a.txt", "a.json"),
+		0); /* the same stem, the same file */
 	jobdir_forget(d, a.ref.id, 1);
 }
 
@@ -146,7 +147,7 @@ static void rename__open_request_to_inert__no_run(void **state)
 	assert_int_equal(fake_count("infer"), 0);
 }
 
-/* --- removing -------------------------------------------------------------------------------------------------------- */
+/* --- removing --------------------------------------------------------------------------------- */
 
 static void unlink__running_request__cancelled_and_gone(void **state)
 {
@@ -203,7 +204,7 @@ static void unlink__open_for_writing__written_on_and_closed(void **state)
 	assert_int_equal(fake_count("infer"), 0);
 }
 
-/* --- limits ---------------------------------------------------------------------------------------------------------- */
+/* --- limits ----------------------------------------------------------------------------------- */
 
 static void limits__files_bytes_depth__refused_and_given_back(void **state)
 {
@@ -211,7 +212,8 @@ static void limits__files_bytes_depth__refused_and_given_back(void **state)
 	struct jobdir_file *f, *g;
 
 	prepare(state);
-	limits = (struct jobdir_limits){ .files = 3, .bytes = 100, .request_bytes = 60, .depth = 2 };
+	limits =
+		(struct jobdir_limits){ .files = 3, .bytes = 100, .request_bytes = 60, .depth = 2 };
 	start();
 	assert_int_equal(echo(&alice, "one", "0123456789"), 0);
 	assert_int_equal(open_as(&alice, "two", O_RDWR | O_CREAT, &f), 0);
@@ -242,7 +244,8 @@ static void limits__files_bytes_depth__refused_and_given_back(void **state)
 	assert_int_equal(jobdir_rmdir(d, &alice, ROOT, "dir"), -ENOTEMPTY);
 	assert_int_equal(jobdir_unlink(d, &alice, ROOT, "dir"), -EISDIR);
 	assert_int_equal(jobdir_rmdir(d, &alice, a.ref.id, "sub"), 0);
-	assert_int_equal(jobdir_mkdir(d, &alice, b.ref.id, "x", 0755, &c), -ENOENT); /* a removed folder */
+	assert_int_equal(jobdir_mkdir(d, &alice, b.ref.id, "x", 0755, &c),
+		-ENOENT); /* a removed folder */
 	assert_int_equal(jobdir_rmdir(d, &alice, ROOT, "dir"), 0);
 	jobdir_forget(d, a.ref.id, 1);
 	jobdir_forget(d, b.ref.id, 1);
@@ -288,7 +291,7 @@ static void limits__draining__erofs(void **state)
 	health_done(&health);
 }
 
-/* --- who may ---------------------------------------------------------------------------------------------------------- */
+/* --- who may ---------------------------------------------------------------------------------- */
 
 static void permission__private_by_default__others_see_names_only(void **state)
 {
@@ -323,21 +326,26 @@ static void permission__folder_closed__nothing_below_is_reached(void **state)
 
 	(void)state;
 	assert_int_equal(jobdir_mkdir(d, &alice, ROOT, "dir", 0700, &dir), 0);
-	assert_int_equal(jobdir_create(d, &alice, dir.ref.id, "x", 0666, O_WRONLY | O_CREAT, &a, &f), 0);
+	assert_int_equal(jobdir_create(d, &alice, dir.ref.id, "x", 0666, O_WRONLY | O_CREAT, &a,
+				 &f),
+		0);
 	jobdir_release(d, f);
 	assert_int_equal(jobdir_lookup(d, &bob, dir.ref.id, "x", &a), -EACCES);
 	assert_int_equal(jobdir_open(d, &bob, a.ref.id, O_RDONLY, &f), -EACCES);
 	assert_int_equal(jobdir_getattr(d, &bob, a.ref, &a), -EACCES);
 	assert_int_equal(jobdir_may_list(d, &bob, dir.ref.id), -EACCES);
 	assert_int_equal(jobdir_may_list(d, &alice, dir.ref.id), 0);
-	assert_int_equal(jobdir_create(d, &bob, dir.ref.id, "y", 0600, O_WRONLY | O_CREAT, &a, &f), -EACCES);
+	assert_int_equal(jobdir_create(d, &bob, dir.ref.id, "y", 0600, O_WRONLY | O_CREAT, &a, &f),
+		-EACCES);
 	jobdir_forget(d, a.ref.id, 1);
 	jobdir_forget(d, dir.ref.id, 1);
 }
 
 static void permission__setgid_folder__group_is_inherited(void **state)
 {
-	const struct jobdir_change setgid = { .set = JOBDIR_SET_MODE | JOBDIR_SET_GID, .mode = 02777, .gid = 50 };
+	const struct jobdir_change setgid = { .set = JOBDIR_SET_MODE | JOBDIR_SET_GID,
+		.mode = 02777,
+		.gid = 50 };
 	struct jobdir_attr dir, sub;
 
 	(void)state;
@@ -350,7 +358,7 @@ static void permission__setgid_folder__group_is_inherited(void **state)
 	jobdir_forget(d, dir.ref.id, 1);
 }
 
-/* --- listing ------------------------------------------------------------------------------------------------------------ */
+/* --- listing ---------------------------------------------------------------------------------- */
 
 struct one {
 	char name[256];
@@ -400,7 +408,7 @@ static void list__entry_by_entry_while_removing__complete(void **state)
 	check_usage(0, 0);
 }
 
-/* --- everything at once --------------------------------------------------------------------------------------------------- */
+/* --- everything at once ----------------------------------------------------------------------- */
 
 static void *user(void *arg)
 {
@@ -429,7 +437,8 @@ static void *user(void *arg)
 			jobdir_list(d, ROOT, 0, collect, &text);
 			break;
 		default:
-			if (jobdir_lookup(d, &c, ROOT, rand_r(&seed) % 2 ? "a.out" : "b.status", &a))
+			if (jobdir_lookup(d, &c, ROOT, rand_r(&seed) % 2 ? "a.out" : "b.status",
+				    &a))
 				break;
 			if (jobdir_open_result(d, &c, a.ref, O_RDONLY, &j) == 0) {
 				jobdir_status(d, j, &text);

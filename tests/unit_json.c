@@ -17,7 +17,10 @@ struct bytes {
 	size_t len;
 };
 
-#define B(text) { text, sizeof(text) - 1 }
+#define B(text) \
+	{ \
+		text, sizeof(text) - 1 \
+	}
 
 static struct json_value *parsed(const char *text)
 {
@@ -58,46 +61,108 @@ static const struct {
 	long offset;
 	int err;
 } refused[] = {
-	{ B("tru3"), 3, -EINVAL }, { B("True"), 0, -EINVAL }, { B("nul "), 3, -EINVAL },
-	{ B("NaN"), 0, -EINVAL }, { B("nan"), 1, -EINVAL }, { B("Infinity"), 0, -EINVAL },
-	{ B("-Infinity"), 1, -EINVAL }, { B("01"), 1, -EINVAL }, { B("-01"), 2, -EINVAL },
-	{ B(".5"), 0, -EINVAL }, { B("5.]"), 2, -EINVAL }, { B("[5.]"), 3, -EINVAL },
-	{ B("0x10"), 1, -EINVAL }, { B("+1"), 0, -EINVAL }, { B("1e}"), 2, -EINVAL },
+	{ B("tru3"), 3, -EINVAL },
+	{ B("True"), 0, -EINVAL },
+	{ B("nul "), 3, -EINVAL },
+	{ B("NaN"), 0, -EINVAL },
+	{ B("nan"), 1, -EINVAL },
+	{ B("Infinity"), 0, -EINVAL },
+	{ B("-Infinity"), 1, -EINVAL },
+	{ B("01"), 1, -EINVAL },
+	{ B("-01"), 2, -EINVAL },
+	{ B(".5"), 0, -EINVAL },
+	{ B("5.]"), 2, -EINVAL },
+	{ B("[5.]"), 3, -EINVAL },
+	{ B("0x10"), 1, -EINVAL },
+	{ B("+1"), 0, -EINVAL },
+	{ B("1e}"), 2, -EINVAL },
 	{ B("1..2"), 2, -EINVAL },
-	{ B("1e+e"), 3, -EINVAL }, { B("1 2"), 2, -EINVAL }, { B("{} {}"), 3, -EINVAL },
-	{ B("[1,]"), 3, -EINVAL }, { B("[,1]"), 1, -EINVAL }, { B("{\"a\":1,}"), 7, -EINVAL },
-	{ B("{\"a\"}"), 4, -EINVAL }, { B("{\"a\":}"), 5, -EINVAL }, { B("{a:1}"), 1, -EINVAL },
-	{ B("{'a':1}"), 1, -EINVAL }, { B("['a']"), 1, -EINVAL }, { B("{\"a\" 1}"), 5, -EINVAL },
-	{ B("{1:2}"), 1, -EINVAL }, { B("[1 2]"), 3, -EINVAL }, { B("[1}"), 2, -EINVAL },
-	{ B("{\"a\":1]"), 6, -EINVAL }, { B("]"), 0, -EINVAL }, { B("1]"), 1, -EINVAL },
+	{ B("1e+e"), 3, -EINVAL },
+	{ B("1 2"), 2, -EINVAL },
+	{ B("{} {}"), 3, -EINVAL },
+	{ B("[1,]"), 3, -EINVAL },
+	{ B("[,1]"), 1, -EINVAL },
+	{ B("{\"a\":1,}"), 7, -EINVAL },
+	{ B("{\"a\"}"), 4, -EINVAL },
+	{ B("{\"a\":}"), 5, -EINVAL },
+	{ B("{a:1}"), 1, -EINVAL },
+	{ B("{'a':1}"), 1, -EINVAL },
+	{ B("['a']"), 1, -EINVAL },
+	{ B("{\"a\" 1}"), 5, -EINVAL },
+	{ B("{1:2}"), 1, -EINVAL },
+	{ B("[1 2]"), 3, -EINVAL },
+	{ B("[1}"), 2, -EINVAL },
+	{ B("{\"a\":1]"), 6, -EINVAL },
+	{ B("]"), 0, -EINVAL },
+	{ B("1]"), 1, -EINVAL },
 	{ B("1,"), 1, -EINVAL },
-	{ B("// c\n1"), 0, -EINVAL }, { B("1 /* c */"), 2, -EINVAL },
-	{ B("\"a\nb\""), 2, -EINVAL }, { B("\"a\tb\""), 2, -EINVAL }, { B("\"\x1f\""), 1, -EINVAL },
-	{ B("\"\\x41\""), 2, -EINVAL }, { B("\"\\u12g4\""), 5, -EINVAL },
+	{ B("// c\n1"), 0, -EINVAL },
+	{ B("1 /* c */"), 2, -EINVAL },
+	{ B("\"a\nb\""), 2, -EINVAL },
+	{ B("\"a\tb\""), 2, -EINVAL },
+	{ B("\"\x1f\""), 1, -EINVAL },
+	{ B("\"\\x41\""), 2, -EINVAL },
+	{ B("\"\\u12g4\""), 5, -EINVAL },
 	{ B("\"\\u123\""), 6, -EINVAL },
-	{ B("\"\\u0000\""), 6, -EINVAL }, { B("\"a\0b\""), 2, -EINVAL }, { B("[1]\0"), 3, -EINVAL },
-	{ B("\"\\ud800\""), 7, -EINVAL }, { B("\"\\udc00\""), 4, -EINVAL },
-	{ B("\"\\ud800\\u0041\""), 9, -EINVAL }, { B("\"\\ud800\\ud800\""), 10, -EINVAL },
-	{ B("\"\\ud800x\""), 7, -EINVAL }, { B("\"\\uDFFF\""), 4, -EINVAL },
-	{ B("\"a\xff\""), 2, -EILSEQ }, { B("\"\xc3(\""), 2, -EILSEQ },
+	{ B("\"\\u0000\""), 6, -EINVAL },
+	{ B("\"a\0b\""), 2, -EINVAL },
+	{ B("[1]\0"), 3, -EINVAL },
+	{ B("\"\\ud800\""), 7, -EINVAL },
+	{ B("\"\\udc00\""), 4, -EINVAL },
+	{ B("\"\\ud800\\u0041\""), 9, -EINVAL },
+	{ B("\"\\ud800\\ud800\""), 10, -EINVAL },
+	{ B("\"\\ud800x\""), 7, -EINVAL },
+	{ B("\"\\uDFFF\""), 4, -EINVAL },
+	{ B("\"a\xff\""), 2, -EILSEQ },
+	{ B("\"\xc3(\""), 2, -EILSEQ },
 	{ B("\"\xc0\xaf\""), 1, -EILSEQ },
-	{ B("\"\xe0\x80\x80\""), 2, -EILSEQ }, { B("\"\xed\xa0\x80\""), 2, -EILSEQ },
-	{ B("\"\xf0\x8f\xbf\xbf\""), 2, -EILSEQ }, { B("\"\xf4\x90\x80\x80\""), 2, -EILSEQ },
-	{ B("\"\xc3\""), 2, -EILSEQ }, { B("\"\x80\""), 1, -EILSEQ },
+	{ B("\"\xe0\x80\x80\""), 2, -EILSEQ },
+	{ B("\"\xed\xa0\x80\""), 2, -EILSEQ },
+	{ B("\"\xf0\x8f\xbf\xbf\""), 2, -EILSEQ },
+	{ B("\"\xf4\x90\x80\x80\""), 2, -EILSEQ },
+	{ B("\"\xc3\""), 2, -EILSEQ },
+	{ B("\"\x80\""), 1, -EILSEQ },
 	{ B("{\"a\xff\":1}"), 3, -EILSEQ },
 	{ B("[\xff]"), 1, -EILSEQ },
-	{ B("{\"model\":\"m\",\"prompt\":\"a\xff\xc3" "b\"}"), 24, -EILSEQ },
-	{ B("\xef\xbb" "1"), 2, -EINVAL }, { B("\xef\xbb\xbf\xef\xbb\xbf" "1"), 3, -EINVAL },
+	{ B("{\"model\":\"m\",\"prompt\":\"a\xff\xc3"
+	    "b\"}"),
+		24, -EILSEQ },
+	{ B("\xef\xbb"
+	    "1"),
+		2, -EINVAL },
+	{ B("\xef\xbb\xbf\xef\xbb\xbf"
+	    "1"),
+		3, -EINVAL },
 	{ B("1\xef\xbb\xbf"), 1, -EINVAL },
 	{ B("[1234567890123456789012345678901234567890123456789012345678901234]"), 1, -EINVAL },
 };
 
 static const struct bytes cut[] = {
-	B(""), B("  "), B("\xef\xbb\xbf"), B("\xef\xbb"), B("{"), B("["), B("[1"), B("[1,"),
-	B("{\"a"), B("{\"a\""),
-	B("{\"a\":"), B("{\"a\":1"), B("{\"a\":1,"), B("\"abc"), B("\"abc\\"), B("\"\\u12"),
+	B(""),
+	B("  "),
+	B("\xef\xbb\xbf"),
+	B("\xef\xbb"),
+	B("{"),
+	B("["),
+	B("[1"),
+	B("[1,"),
+	B("{\"a"),
+	B("{\"a\""),
+	B("{\"a\":"),
+	B("{\"a\":1"),
+	B("{\"a\":1,"),
+	B("\"abc"),
+	B("\"abc\\"),
+	B("\"\\u12"),
 	B("\"\\ud83d"),
-	B("\"\\ud83d\\"), B("tr"), B("nul"), B("-"), B("1."), B("1e"), B("1e+"), B("\"\xc3"),
+	B("\"\\ud83d\\"),
+	B("tr"),
+	B("nul"),
+	B("-"),
+	B("1."),
+	B("1e"),
+	B("1e+"),
+	B("\"\xc3"),
 	B("\"\xf0\x9f\x98"),
 	B("[[[[]]]"),
 };
@@ -332,19 +397,27 @@ static void json_uint64__exact_or_refused(void **state)
 		int err;
 		uint64_t value;
 	} rows[] = {
-		{ "0", 0, 0 }, { "-0", 0, 0 }, { "-0.0", 0, 0 }, { "1.0", 0, 1 },
+		{ "0", 0, 0 },
+		{ "-0", 0, 0 },
+		{ "-0.0", 0, 0 },
+		{ "1.0", 0, 1 },
 		{ "1e3", 0, 1000 },
 		{ "999999999999999", 0, 999999999999999ULL },
 		{ "1000000000000000", 0, 1000000000000000ULL },
 		{ "9007199254740991", 0, 9007199254740991ULL },
 		{ "9007199254740993", 0, 9007199254740993ULL },
 		{ "9223372036854775808", 0, 9223372036854775808ULL },
-		{ "18446744073709551615", 0, UINT64_MAX }, { "18446744073709551616", -ERANGE, 0 },
-		{ "-1", -ERANGE, 0 }, { "-18446744073709551616", -ERANGE, 0 },
+		{ "18446744073709551615", 0, UINT64_MAX },
+		{ "18446744073709551616", -ERANGE, 0 },
+		{ "-1", -ERANGE, 0 },
+		{ "-18446744073709551616", -ERANGE, 0 },
 		{ "1e300", -ERANGE, 0 },
-		{ "0.5", -EINVAL, 0 }, { "1.00000000000000000000001", -EINVAL, 0 },
-		{ "0.99999999999999999999999", -EINVAL, 0 }, { "1e-400", -EINVAL, 0 },
-		{ "9007199254740993.5", -EINVAL, 0 }, { "\"1\"", -EINVAL, 0 },
+		{ "0.5", -EINVAL, 0 },
+		{ "1.00000000000000000000001", -EINVAL, 0 },
+		{ "0.99999999999999999999999", -EINVAL, 0 },
+		{ "1e-400", -EINVAL, 0 },
+		{ "9007199254740993.5", -EINVAL, 0 },
+		{ "\"1\"", -EINVAL, 0 },
 		{ "true", -EINVAL, 0 },
 	};
 
@@ -366,10 +439,13 @@ static void json_int64__exact_or_refused(void **state)
 		int err;
 		int64_t value;
 	} rows[] = {
-		{ "-1", 0, -1 }, { "-9223372036854775808", 0, INT64_MIN },
+		{ "-1", 0, -1 },
+		{ "-9223372036854775808", 0, INT64_MIN },
 		{ "9223372036854775807", 0, INT64_MAX },
-		{ "9223372036854775808", -ERANGE, 0 }, { "-9223372036854775809", -ERANGE, 0 },
-		{ "-9007199254740993", 0, -9007199254740993LL }, { "-0", 0, 0 },
+		{ "9223372036854775808", -ERANGE, 0 },
+		{ "-9223372036854775809", -ERANGE, 0 },
+		{ "-9007199254740993", 0, -9007199254740993LL },
+		{ "-0", 0, 0 },
 		{ "-1.5", -EINVAL, 0 },
 		{ "-2.50e1", 0, -25 },
 	};
@@ -387,8 +463,8 @@ static void json_int64__exact_or_refused(void **state)
 
 static void json_parse__number_overflow__refused(void **state)
 {
-	static const char *const texts[] = {
-		"1e400", "-1e400", "1e999999999999999999999", "[1,{\"a\":1e309}]" };
+	static const char *const texts[] = { "1e400", "-1e400", "1e999999999999999999999",
+		"[1,{\"a\":1e309}]" };
 	struct json_value *v = NULL;
 	struct fault f = FAULT_NONE;
 
@@ -472,8 +548,8 @@ static void json_member__names_in_any_order__exact_match_only(void **state)
 static void json_type__each__with_its_name(void **state)
 {
 	struct json_value *v = parsed("[null,false,1,\"s\",[],{}]");
-	static const char *const names[] = {
-		"null", "true or false", "a number", "a string", "an array", "an object" };
+	static const char *const names[] = { "null", "true or false", "a number", "a string",
+		"an array", "an object" };
 	enum json_type want = JSON_NULL;
 
 	(void)state;

@@ -88,7 +88,8 @@ static void json_render__made_numbers__read_back_through_the_getters(void **stat
 /* What is parsed comes out as the same values, exactly, also through a copy. */
 static void json_add_copy__parsed_document__renders_the_same(void **state)
 {
-	const char *text = "{\"a\":[18446744073709551615,-9223372036854775808,0.30000000000000004,"
+	const char *text =
+		"{\"a\":[18446744073709551615,-9223372036854775808,0.30000000000000004,"
 		"9007199254740993,-0,1,\"x\\ny\",null,true,{\"b\":{}}],\"c\":1.0000000000000002}";
 	AUTO_BUF struct buf b = BUF_INIT;
 	struct json_value *v = parsed(text), *copy = json_new_object();

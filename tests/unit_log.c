@@ -56,7 +56,8 @@ static void log_info__plain__one_line(void **state)
 	catch_begin();
 	log_info("started with %d models", 3);
 	log_error("the device does not answer");
-	assert_string_equal(catch_end(), "npufs: info: started with 3 models\n"
+	assert_string_equal(catch_end(),
+		"npufs: info: started with 3 models\n"
 		"npufs: error: the device does not answer\n");
 }
 
@@ -81,8 +82,11 @@ static void log_info__control_bytes_and_bad_utf8__sanitised(void **state)
 	log_info("%s", "a\nb\tc\x1b[31m\x7f");
 	log_info("%s", "\xc3\xa9 \xf0\x9f\x98\x80 \xe2\x82\xac");
 	log_info("%s", "bad \xff\xc3 \xed\xa0\x80 end\xe2\x82");
-	log_info("%s", "csi \xc2\x9b" "1m, nbsp \xc2\xa0.");
-	assert_string_equal(catch_end(), "npufs: info: a?b?c?[31m?\n"
+	log_info("%s",
+		"csi \xc2\x9b"
+		"1m, nbsp \xc2\xa0.");
+	assert_string_equal(catch_end(),
+		"npufs: info: a?b?c?[31m?\n"
 		"npufs: info: \xc3\xa9 \xf0\x9f\x98\x80 \xe2\x82\xac\n"
 		"npufs: info: bad ?? ??? end??\n"
 		"npufs: info: csi ??1m, nbsp \xc2\xa0.\n");

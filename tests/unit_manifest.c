@@ -19,18 +19,23 @@
 #define CSRS "\"csrs\":[\"cur_seq_len[0]\",\"past_kv_cur_seq_len[0]\"]"
 
 static const char llm[] =
-	"{\"schema\":\"npufs-manifest-1\",\"kind\":\"llm\",\"description\":\"a test\",\"calbin_version\":\"0.7.6\","
-	"\"compatible\":{\"runtime\":[\"0.7.6\",\"0.7.7\"],\"driver\":[\"d-1\"]},\"batch\":1,\"context_limit\":64,"
-	"\"tokenizer\":{\"type\":\"llama2c\",\"file\":\"tokenizer/tokenizer.bin\",\"vocab_size\":300,"
+	"{\"schema\":\"npufs-manifest-1\",\"kind\":\"llm\",\"description\":\"a "
+	"test\",\"calbin_version\":\"0.7.6\","
+	"\"compatible\":{\"runtime\":[\"0.7.6\",\"0.7.7\"],\"driver\":[\"d-1\"]},\"batch\":1,"
+	"\"context_limit\":64,"
+	"\"tokenizer\":{\"type\":\"llama2c\",\"file\":\"tokenizer/"
+	"tokenizer.bin\",\"vocab_size\":300,"
 	"\"prefix\":[1],\"suffix\":[],\"stop\":[1,299]},"
 	"\"defaults\":{\"max_new_tokens\":16,\"temperature\":0.5},"
 	"\"example\":{\"prompt\":\"hello\",\"seed\":18446744073709551615},"
 	"\"programs\":["
-	"{\"name\":\"prefill\",\"inputs\":[{\"name\":\"tokens\",\"dtype\":\"int32\",\"shape\":[16]}],"
+	"{\"name\":\"prefill\",\"inputs\":[{\"name\":\"tokens\",\"dtype\":\"int32\",\"shape\":[16]}"
+	"],"
 	"\"outputs\":[{\"name\":\"logits\",\"dtype\":\"float32\",\"shape\":[300]}]," CSRS "},"
 	"{\"name\":\"kv_update\",\"inputs\":[],"
 	"\"outputs\":[{\"name\":\"kv_length\",\"dtype\":\"int32\",\"shape\":[1]}]," CSRS "}],"
-	"\"golden\":[{\"program\":\"prefill\",\"input\":\"golden/prefill.in\",\"output\":\"golden/prefill.out\","
+	"\"golden\":[{\"program\":\"prefill\",\"input\":\"golden/prefill.in\",\"output\":\"golden/"
+	"prefill.out\","
 	"\"valid\":12,\"tolerance\":0.01}],"
 	"\"files\":[{\"path\":\"calbin/program.json\",\"size\":10,\"sha256\":\"" DIGEST_A "\"},"
 	"{\"path\":\"golden/prefill.in\",\"size\":64,\"sha256\":\"" DIGEST_B "\"},"
@@ -38,9 +43,11 @@ static const char llm[] =
 	"{\"path\":\"tokenizer/tokenizer.bin\",\"size\":0,\"sha256\":\"" DIGEST_B "\"}]}";
 
 static const char tensor[] =
-	"{\"schema\":\"npufs-manifest-1\",\"kind\":\"tensor\",\"description\":\"\",\"calbin_version\":\"0.7.6\","
+	"{\"schema\":\"npufs-manifest-1\",\"kind\":\"tensor\",\"description\":\"\",\"calbin_"
+	"version\":\"0.7.6\","
 	"\"compatible\":{\"runtime\":[\"0.7.6\"]},\"batch\":1,\"example\":{},"
-	"\"programs\":[{\"name\":\"mlp\",\"inputs\":[{\"name\":\"a\",\"dtype\":\"float32\",\"shape\":[1,2]},"
+	"\"programs\":[{\"name\":\"mlp\",\"inputs\":[{\"name\":\"a\",\"dtype\":\"float32\","
+	"\"shape\":[1,2]},"
 	"{\"name\":\"b\",\"dtype\":\"INT64\",\"shape\":[]}],"
 	"\"outputs\":[{\"name\":\"y\",\"dtype\":\"uint8\",\"shape\":[3]}]}],"
 	"\"golden\":[{\"program\":\"mlp\",\"input\":\"g.in\",\"output\":\"g.out\"}],"
@@ -102,7 +109,7 @@ static void refuse_each(const char *text, bool need_files, const struct wrong *r
 	}
 }
 
-#define REFUSE(text, need_files, rows)                                                             \
+#define REFUSE(text, need_files, rows) \
 	refuse_each(text, need_files, rows, sizeof rows / sizeof rows[0])
 
 /* --- right ones ------------------------------------------------------------------------------- */
@@ -379,7 +386,8 @@ static void manifest_parse__wrong_values__refused(void **state)
 		{ "\"program\":\"prefill\"", "\"program\":\"decode\"", "golden[0]",
 			"does not have" },
 		{ "[{\"name\":\"tokens\"",
-			"[{\"name\":\"tokens\",\"dtype\":\"int8\",\"shape\":[]},{\"name\":\"tokens\"",
+			"[{\"name\":\"tokens\",\"dtype\":\"int8\",\"shape\":[]},{\"name\":"
+			"\"tokens\"",
 			"programs[0].inputs[1]", "an earlier one" },
 	};
 

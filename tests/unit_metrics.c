@@ -103,7 +103,7 @@ static void metrics_device_error__any_code__a_fixed_label(void **state)
 	metrics_device_error(NPU_SUCCESS);
 	metrics_device_error(NPU_TIMEOUT);
 	metrics_device_error((enum npu_error)77);
-	metrics_device_error((enum npu_error)-1);
+	metrics_device_error((enum npu_error) - 1);
 	assert_line("npufs_device_errors_total{code=\"Timeout\"} 1");
 	assert_line("npufs_device_errors_total{code=\"Unknown\"} 2");
 }

@@ -40,9 +40,9 @@ static const struct {
 	{ 18, "DeviceUnavailable", NPU_RETRY_CONDITIONAL, NPU_TAINTS_DEVICE },
 	{ 19, "InvalidCalbin", NPU_RETRY_NO, NPU_TAINTS_ARTIFACT },
 	{ 20, "Unknown", NPU_RETRY_NO, NPU_TAINTS_UNKNOWN },
-	{ 21, "InvalidDataType", NPU_RETRY_NO, NPU_TAINTS_ARTIFACT }, /* artifact/job */
+	{ 21, "InvalidDataType", NPU_RETRY_NO, NPU_TAINTS_ARTIFACT },  /* artifact/job */
 	{ 22, "InvalidDataShape", NPU_RETRY_NO, NPU_TAINTS_ARTIFACT }, /* artifact/job */
-	{ 23, "InvalidLibDep", NPU_RETRY_NO, NPU_TAINTS_INSTANCE }, /* instance/artifact */
+	{ 23, "InvalidLibDep", NPU_RETRY_NO, NPU_TAINTS_INSTANCE },    /* instance/artifact */
 	{ 24, "DeviceMapBroken", NPU_RETRY_NO, NPU_TAINTS_DEVICE },
 	{ 25, "FailedSoftReset", NPU_RETRY_NO, NPU_TAINTS_DEVICE },
 	{ 26, "FailedConnectServer", NPU_RETRY_CONDITIONAL, NPU_TAINTS_INSTANCE },
@@ -101,7 +101,7 @@ static void npu_error_row__outside_the_table__is_unknown(void **state)
 	(void)state;
 	assert_string_equal(npu_error_row((enum npu_error)30)->name, "Unknown");
 	assert_string_equal(npu_error_row((enum npu_error)1000)->name, "Unknown");
-	assert_string_equal(npu_error_row((enum npu_error)-1)->name, "Unknown");
+	assert_string_equal(npu_error_row((enum npu_error) - 1)->name, "Unknown");
 }
 
 int main(void)

@@ -70,8 +70,9 @@ static void options_defaults__fresh__documented_values(void **state)
 
 static void options_parse__every_type__stored(void **state)
 {
-	struct mount_options o = parsed("threads=64,request_size=256M,max_bytes=3T,sim_delay=250us,"
-		"jobs_umask=027,log=syslog,private,device=fault,model=tiny-v1.2,drain=2m");
+	struct mount_options o =
+		parsed("threads=64,request_size=256M,max_bytes=3T,sim_delay=250us,"
+		       "jobs_umask=027,log=syslog,private,device=fault,model=tiny-v1.2,drain=2m");
 
 	(void)state;
 	assert_int_equal(o.threads, 64);
@@ -183,9 +184,9 @@ static void options_parse__belongs_to_mount__ignored(void **state)
 {
 	static const char *const lists[] = { "nofail", "_netdev", "noauto", "user", "users",
 		"user=anna", "x-systemd.automount", "x-systemd.requires=net.target",
-		"X-mount.mkdir=0755", "defaults", "nonempty", "auto,exec",
-		"comment=x", "comment=", "rw,nosuid,nodev,noexec,relatime",
-		"allow_other", "owner,group,nouser,_rnetdev,iversion,dev,suid,async,sync",
+		"X-mount.mkdir=0755", "defaults", "nonempty", "auto,exec", "comment=x",
+		"comment=", "rw,nosuid,nodev,noexec,relatime", "allow_other",
+		"owner,group,nouser,_rnetdev,iversion,dev,suid,async,sync",
 		"atime,noatime,strictatime,nodiratime", NULL };
 	struct mount_options plain = parsed("");
 

@@ -50,7 +50,8 @@ static void pop__one_user__first_come_first_served(void **state)
 
 static void pop__priorities__larger_first_equal_ones_in_order(void **state)
 {
-	struct queue_item a = item(1, 0), b = item(1, 5), c = item(1, -100), d = item(1, 5), e = item(1, 100);
+	struct queue_item a = item(1, 0), b = item(1, 5), c = item(1, -100), d = item(1, 5),
+			  e = item(1, 100);
 	struct queue_item *const order[] = { &e, &b, &d, &a, &c };
 	struct queue q = { 0 };
 
@@ -78,8 +79,8 @@ static void pop__priority_of_one_user__gains_nothing_over_another(void **state)
 
 static void pop__three_users__turns(void **state)
 {
-	struct queue_item a1 = item(1, 0), a2 = item(1, 0), a3 = item(1, 0), b1 = item(2, 0), c1 = item(3, 0),
-		c2 = item(3, 0);
+	struct queue_item a1 = item(1, 0), a2 = item(1, 0), a3 = item(1, 0), b1 = item(2, 0),
+			  c1 = item(3, 0), c2 = item(3, 0);
 	struct queue_item *const order[] = { &a1, &b1, &c1, &a2, &c2, &a3 };
 	struct queue q = { 0 };
 
@@ -116,7 +117,8 @@ static void pop__ten_thousand_jobs_of_another__first_job_waits_for_one(void **st
 
 static void pop__user_comes_back__turn_is_last(void **state)
 {
-	struct queue_item a1 = item(1, 0), a2 = item(1, 0), b1 = item(2, 0), b2 = item(2, 0), c1 = item(3, 0);
+	struct queue_item a1 = item(1, 0), a2 = item(1, 0), b1 = item(2, 0), b2 = item(2, 0),
+			  c1 = item(3, 0);
 	struct queue q = { 0 };
 
 	(void)state;

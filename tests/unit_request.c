@@ -29,11 +29,18 @@ static void request_from_text__one_final_line_end__dropped(void **state)
 	static const struct {
 		const char *text, *prompt;
 	} rows[] = {
-		{ "Q", "Q" }, { "Q\n", "Q" }, { "Q\n\n", "Q\n" }, { "Q\r\n", "Q" },
+		{ "Q", "Q" },
+		{ "Q\n", "Q" },
+		{ "Q\n\n", "Q\n" },
+		{ "Q\r\n", "Q" },
 		{ "Q\r\n\r\n", "Q\r\n" },
-		{ "Q\r", "Q\r" }, { "Q\n\r", "Q\n\r" }, { "  Q  ", "  Q  " }, { "\nQ", "\nQ" },
+		{ "Q\r", "Q\r" },
+		{ "Q\n\r", "Q\n\r" },
+		{ "  Q  ", "  Q  " },
+		{ "\nQ", "\nQ" },
 		{ "\n\n", "\n" },
-		{ "\r", "\r" }, { "\xef\xbb\xbfhi\r\n", "hi" },
+		{ "\r", "\r" },
+		{ "\xef\xbb\xbfhi\r\n", "hi" },
 		{ "\xef\xbb\xbf\xef\xbb\xbfx", "\xef\xbb\xbfx" },
 		{ "a\xc3\xa9\n", "a\xc3\xa9" },
 	};
@@ -62,7 +69,7 @@ static void request_from_text__defaults__set(void **state)
 	assert_false(
 		r->temperature_given || r->seed_given || r->stream || r->echo || r->output_given);
 	assert_true(r->sampling.top_p == 1 && r->sampling.min_p == 0 &&
-		    r->sampling.repeat_penalty == 1);
+		r->sampling.repeat_penalty == 1);
 	assert_int_equal(r->sampling.top_k, 0);
 	assert_int_equal(r->deadline_ms, 0);
 	assert_int_equal(r->priority, 0);
@@ -79,13 +86,15 @@ static void request_from_text__not_a_prompt__refused(void **state)
 		long offset;
 		const char *part;
 	} rows[] = {
-		{ B(""), -EINVAL, 0, "empty" }, { B("\n"), -EINVAL, 0, "empty" },
+		{ B(""), -EINVAL, 0, "empty" },
+		{ B("\n"), -EINVAL, 0, "empty" },
 		{ B("\r\n"), -EINVAL, 0, "empty" },
 		{ B("\xef\xbb\xbf"), -EINVAL, 0, "empty" },
 		{ B("\xef\xbb\xbf\n"), -EINVAL, 0, "empty" },
 		{ B("\xc0\xaf\xed\xa0\x80"), -EILSEQ, 0, "not UTF-8" },
 		{ B("abc\xff"), -EILSEQ, 3, "not UTF-8" },
-		{ B("ab\xe2\x82"), -EILSEQ, 2, "not UTF-8" }, { B("abc\0def"), -EINVAL, 3, "NUL" },
+		{ B("ab\xe2\x82"), -EILSEQ, 2, "not UTF-8" },
+		{ B("abc\0def"), -EINVAL, 3, "NUL" },
 		{ B("\xff\xfeh\0i\0"), -EILSEQ, 0, "UTF-16" },
 		{ B("h\0i\0"), -EILSEQ, 0, "UTF-16" },
 	};
@@ -153,7 +162,10 @@ static void request_from_json__seed_forms__exact(void **state)
 		const char *text;
 		uint64_t seed;
 	} rows[] = {
-		{ "0", 0 }, { "-0", 0 }, { "1.0", 1 }, { "1e3", 1000 },
+		{ "0", 0 },
+		{ "-0", 0 },
+		{ "1.0", 1 },
+		{ "1e3", 1000 },
 		{ "1000000000000000", 1000000000000000ULL },
 		{ "9007199254740993", 9007199254740993ULL },
 		{ "9223372036854775808", 9223372036854775808ULL },
@@ -175,14 +187,27 @@ static void request_from_json__seed_forms__exact(void **state)
 static void request_from_json__ends_of_ranges__accepted(void **state)
 {
 	static const char *const members[] = {
-		"\"temperature\":0", "\"temperature\":2", "\"temperature\":-0",
+		"\"temperature\":0",
+		"\"temperature\":2",
+		"\"temperature\":-0",
 		"\"temperature\":2.0",
-		"\"top_p\":1", "\"top_p\":1e-300", "\"min_p\":0", "\"min_p\":1",
+		"\"top_p\":1",
+		"\"top_p\":1e-300",
+		"\"min_p\":0",
+		"\"min_p\":1",
 		"\"repeat_penalty\":2",
-		"\"repeat_penalty\":0.001", "\"top_k\":0", "\"max_new_tokens\":1",
+		"\"repeat_penalty\":0.001",
+		"\"top_k\":0",
+		"\"max_new_tokens\":1",
 		"\"max_new_tokens\":1e3",
-		"\"deadline_ms\":1", "\"priority\":100", "\"priority\":-100.0", "\"stream\":false",
-		"\"output\":\"text\"", "\"stop\":\"x\"", "\"stop\":[]", "\"request_id\":\"x\"",
+		"\"deadline_ms\":1",
+		"\"priority\":100",
+		"\"priority\":-100.0",
+		"\"stream\":false",
+		"\"output\":\"text\"",
+		"\"stop\":\"x\"",
+		"\"stop\":[]",
+		"\"request_id\":\"x\"",
 		"\"model\":\"0\"",
 	};
 	char json[100];
@@ -278,7 +303,9 @@ static void request_from_json__not_json__refused(void **state)
 	refused(B("{\"prompt\":\"a\0b\"}"), -EINVAL, "", "NUL");
 	refused(B("{\"prompt\":\"a\\u0000b\"}"), -EINVAL, "", "NUL");
 	refused(B("{\"prompt\":\"\\ud800\"}"), -EINVAL, "", "surrogate");
-	refused(B("{\"model\":\"m\",\"prompt\":\"a\xff\xc3" "b\"}"), -EILSEQ, "", "not UTF-8");
+	refused(B("{\"model\":\"m\",\"prompt\":\"a\xff\xc3"
+		  "b\"}"),
+		-EILSEQ, "", "not UTF-8");
 	refused(B("\xff\xfe{\0"), -EILSEQ, "", "UTF-16");
 	refused(B("{\"prompt\":\"x\",\"prompt\":\"y\"}"), -EINVAL, "prompt",
 		"given twice, at bytes 1 and 14");
@@ -498,9 +525,9 @@ static void request_from_json__known_but_not_offered__refused(void **state)
 static void request_fields__documented__ours_only_and_complete(void **state)
 {
 	static const char *const names[] = { "model", "prompt", "tokens", "inputs",
-		"max_new_tokens",
-		"temperature", "top_k", "top_p", "min_p", "repeat_penalty", "seed", "stop",
-		"deadline_ms", "priority", "stream", "echo", "output", "request_id", "session" };
+		"max_new_tokens", "temperature", "top_k", "top_p", "min_p", "repeat_penalty",
+		"seed", "stop", "deadline_ms", "priority", "stream", "echo", "output", "request_id",
+		"session" };
 	size_t n = 0;
 	const struct request_field *fields = request_fields(&n);
 

@@ -102,7 +102,7 @@ static void tensor_refused(const char *tensor, int err, const char *field, const
 	refused(json, (size_t)n, err, field, part);
 }
 
-#define T(shape, datatype, data)                                                                   \
+#define T(shape, datatype, data) \
 	"{\"name\":\"x\",\"shape\":" shape ",\"datatype\":\"" datatype "\",\"data\":" data "}"
 
 static void request_from_json__tensor_values_wrong__refused(void **state)
@@ -159,21 +159,20 @@ static void request_from_json__tensor_members_wrong__refused(void **state)
 	tensor_refused("", -EINVAL, "inputs", "must be an array of 1..64 objects");
 	tensor_refused("{}", -EINVAL, "inputs[0].name", "\"inputs[0].name\" is missing");
 	tensor_refused("{\"name\":\"x\",\"datatype\":\"INT8\",\"data\":[]}", -EINVAL,
-		"inputs[0].shape",
-		"\"inputs[0].shape\" is missing");
+		"inputs[0].shape", "\"inputs[0].shape\" is missing");
 	tensor_refused("{\"name\":\"x\",\"shape\":[1],\"datatype\":\"INT8\",\"data\":[1],"
-		"\"shap\":1}", -EINVAL,
-		"inputs[0].shap",
+		       "\"shap\":1}",
+		-EINVAL, "inputs[0].shap",
 		"unknown field \"shap\" in \"inputs[0]\"; did you mean \"shape\"?");
 	tensor_refused("{\"name\":5,\"shape\":[1],\"datatype\":\"INT8\",\"data\":[1]}", -EINVAL,
-		"inputs[0].name",
-		"is 5, must be a string");
+		"inputs[0].name", "is 5, must be a string");
 	tensor_refused("{\"name\":\"\",\"shape\":[1],\"datatype\":\"INT8\",\"data\":[1]}", -EINVAL,
-		"inputs[0].name",
-		"1..63 bytes");
-	tensor_refused("{\"name\":\"1234567890123456789012345678901234567890123456789012345678901234\","
-		"\"shape\":[1],"
-		"\"datatype\":\"INT8\",\"data\":[1]}", -EINVAL, "inputs[0].name", "1..63 bytes");
+		"inputs[0].name", "1..63 bytes");
+	tensor_refused("{\"name\":"
+		       "\"1234567890123456789012345678901234567890123456789012345678901234\","
+		       "\"shape\":[1],"
+		       "\"datatype\":\"INT8\",\"data\":[1]}",
+		-EINVAL, "inputs[0].name", "1..63 bytes");
 	tensor_refused(T("5", "INT8", "[1]"), -EINVAL, "inputs[0].shape", "is 5, must be an array");
 	tensor_refused(T("[-1]", "INT8", "[1]"), -ERANGE, "inputs[0].shape",
 		"is -1, must be an integer of 0 or more");

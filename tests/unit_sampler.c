@@ -14,8 +14,12 @@
 
 #define LN2 0.6931472f
 
-static const struct sampling plain = { .temperature = 1, .top_p = 1, .min_p = 0,
-	.repeat_penalty = 1, .top_k = 0, .seed = 1 };
+static const struct sampling plain = { .temperature = 1,
+	.top_p = 1,
+	.min_p = 0,
+	.repeat_penalty = 1,
+	.top_k = 0,
+	.seed = 1 };
 
 static struct sampler *open_sampler(struct sampling p, uint32_t vocab)
 {
@@ -381,8 +385,10 @@ static void sampler_pick__random_logits__same_cut_as_sorting(void **state)
 	(void)state;
 	for (int round = 0; round < 60; round++) {
 		struct sampling p = { .temperature = 0.3 + (double)prng_below(&random, 100) / 60,
-			.top_p = 0.1 + (double)prng_below(&random, 90) / 100, .repeat_penalty = 1,
-			.top_k = (int32_t)prng_below(&random, 300), .seed = prng_next(&random) };
+			.top_p = 0.1 + (double)prng_below(&random, 90) / 100,
+			.repeat_penalty = 1,
+			.top_k = (int32_t)prng_below(&random, 300),
+			.seed = prng_next(&random) };
 		struct sampler *s = open_sampler(p, 300);
 		float least, seen = 1e9f;
 

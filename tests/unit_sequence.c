@@ -74,7 +74,8 @@ static void feed__prefill_then_decode__logits_and_lengths(void **state)
 	assert_true(logits['d'] == 1.0f && logits['e'] == 0.0f);
 	check_lengths(3);
 	assert_string_equal(calls(),
-		"kv_apply slice_input slice_output cur=3 set_csr past=3 set_csr infer:prefill infer wait "
+		"kv_apply slice_input slice_output cur=3 set_csr past=3 set_csr infer:prefill "
+		"infer wait "
 		"run_status reset_input reset_output "
 		"slice_output cur=3 set_csr past=3 set_csr infer:kv_update infer wait run_status "
 		"reset_input reset_output ");

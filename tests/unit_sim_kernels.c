@@ -37,8 +37,8 @@ static struct matrix packed(uint32_t rows, uint32_t cols, bool int8, struct weig
 	return m;
 }
 
-static void check_matmul(
-	const struct kernels *k, uint32_t rows, uint32_t cols, uint32_t n, bool int8)
+static void check_matmul(const struct kernels *k, uint32_t rows, uint32_t cols, uint32_t n,
+	bool int8)
 {
 	struct weights all = { .n = 0 };
 	struct weight *w;
@@ -102,8 +102,8 @@ static void rmsnorm__against_doubles__close_and_padding_zero(void **state)
 				squares += (double)x[i] * x[i];
 			kernels_at(v)->rmsnorm(out, x, w, n, 1e-5f);
 			for (size_t i = 0; i < n; i++)
-				assert_float_equal(
-					out[i], x[i] / sqrt(squares / n + 1e-5) * w[i], 2e-6);
+				assert_float_equal(out[i], x[i] / sqrt(squares / n + 1e-5) * w[i],
+					2e-6);
 			for (size_t i = n; i < matrix_pad(n); i++)
 				assert_true(out[i] == 0);
 			free(x);
@@ -201,7 +201,7 @@ static void attend__any_length__right_whatever_lies_past_the_end(void **state)
 				check_attend(kernels_at(v), n, hd);
 }
 
-/* --- the pool -------------------------------------------------------------------------------- */
+/* --- the pool --------------------------------------------------------------------------------- */
 
 #define ROUNDS 300
 

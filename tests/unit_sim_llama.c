@@ -7,8 +7,8 @@
 #define N_TOKENS  40
 #define TOLERANCE 2e-4
 
-static const int32_t text[N_TOKENS] = {1, 7, 40, 0, 3, 3, 12, 29, 38, 5, 17, 22, 9, 31, 2, 14, 6,
-	25, 33, 11, 8, 39, 4, 19, 27, 13, 36, 21, 10, 30, 16, 35, 20, 28, 15, 37, 18, 26, 34, 24};
+static const int32_t text[N_TOKENS] = { 1, 7, 40, 0, 3, 3, 12, 29, 38, 5, 17, 22, 9, 31, 2, 14, 6,
+	25, 33, 11, 8, 39, 4, 19, 27, 13, 36, 21, 10, 30, 16, 35, 20, 28, 15, 37, 18, 26, 34, 24 };
 
 struct model {
 	struct weights weights;
@@ -58,7 +58,7 @@ static float *run(const struct model *m, const struct llama_config *c, const str
 	return logits;
 }
 
-/* --- the plain one --------------------------------------------------------------------------- */
+/* --- the plain one ---------------------------------------------------------------------------- */
 
 struct plain {
 	struct llama_config c;
@@ -173,8 +173,8 @@ static double *plain_run(struct plain *p)
 			plain_attention(p, (int)l, pos, x);
 			plain_mlp(p, (int)l, x);
 		}
-		normalised(
-			norm, x, weights_find(p->w, "model.norm.weight")->f, c->dim, c->norm_eps);
+		normalised(norm, x, weights_find(p->w, "model.norm.weight")->f, c->dim,
+			c->norm_eps);
 		product(logits + (size_t)pos * c->vocab_size, head, norm, c->vocab_size, c->dim);
 	}
 	free(p->keys);
@@ -182,7 +182,7 @@ static double *plain_run(struct plain *p)
 	return logits;
 }
 
-/* --- tests ----------------------------------------------------------------------------------- */
+/* --- tests ------------------------------------------------------------------------------------ */
 
 static void check_against_plain(const struct llama_config *c, bool int8)
 {
@@ -320,16 +320,16 @@ static void llama_forward__tokens_and_positions_out_of_range__refused(void **sta
 
 static void llama_check__sizes_that_do_not_fit__invalid_calbin(void **state)
 {
-	struct llama_config c[] = {odd_llama, odd_llama, odd_llama, odd_llama, odd_llama, odd_llama,
-		odd_llama, odd_llama};
+	struct llama_config c[] = { odd_llama, odd_llama, odd_llama, odd_llama, odd_llama,
+		odd_llama, odd_llama, odd_llama };
 
 	(void)state;
 	assert_int_equal(llama_check(&odd_llama), NPU_SUCCESS);
-	c[0].n_heads = 5;      /* does not divide dim */
-	c[1].n_heads = 12;     /* heads of an odd size have no pairs to turn */
-	c[2].n_kv_heads = 4;   /* does not divide n_heads */
+	c[0].n_heads = 5;    /* does not divide dim */
+	c[1].n_heads = 12;   /* heads of an odd size have no pairs to turn */
+	c[2].n_kv_heads = 4; /* does not divide n_heads */
 	c[3].n_layers = 0;
-	c[4].ubatch = 44;      /* more than the context */
+	c[4].ubatch = 44; /* more than the context */
 	c[5].max_batch_size = 2;
 	c[6].rope_theta = 0;
 	c[7].dim = 0;
@@ -393,8 +393,8 @@ static void llama_new__weights_missing_or_wrong__own_errors(void **state)
 		NPU_INVALID_DATA_SHAPE);
 	assert_int_equal(load_spoilt("model.layers.0.input_layernorm.weight", make_int8),
 		NPU_INVALID_DATA_TYPE);
-	assert_int_equal(
-		load_spoilt("model.layers.0.self_attn.v_proj.weight", make_int8), NPU_SUCCESS);
+	assert_int_equal(load_spoilt("model.layers.0.self_attn.v_proj.weight", make_int8),
+		NPU_SUCCESS);
 }
 
 int main(void)

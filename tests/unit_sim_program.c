@@ -17,7 +17,7 @@ static struct vdevice *open_device(void)
 	return d;
 }
 
-/* --- folders that are not right -------------------------------------------------------------- */
+/* --- folders that are not right --------------------------------------------------------------- */
 
 static enum npu_error load_folder(const struct folder *f)
 {
@@ -89,19 +89,18 @@ static void create_calbin__files_missing_or_wrong__each_its_own_error(void **sta
 	folder_remove(&f);
 }
 
-/* --- graphs ---------------------------------------------------------------------------------- */
+/* --- graphs ----------------------------------------------------------------------------------- */
 
-#define X2     "{\"name\":\"x\",\"dtype\":\"float32\",\"shape\":[4,2]}"
-#define Y1     "{\"name\":\"y\",\"dtype\":\"float32\",\"shape\":[4,1]}"
+#define X2 "{\"name\":\"x\",\"dtype\":\"float32\",\"shape\":[4,2]}"
+#define Y1 "{\"name\":\"y\",\"dtype\":\"float32\",\"shape\":[4,1]}"
 #define GRAPH(inputs, outputs, nodes) \
 	"{\"format\":\"npufs-sim-program\",\"version\":\"0.7.6\",\"architecture\":\"graph\"," \
 	"\"graphs\":[{\"name\":\"mlp\",\"inputs\":[" inputs "],\"outputs\":[" outputs "]," \
 	"\"nodes\":[" nodes "]}]}"
-#define FC1 \
-	"{\"op\":\"linear\",\"input\":\"x\",\"weight\":\"w1\",\"bias\":\"b1\",\"output\":\"h\"}"
-#define RELU   "{\"op\":\"relu\",\"input\":\"h\",\"output\":\"a\"}"
-#define FC2    "{\"op\":\"linear\",\"input\":\"a\",\"weight\":\"w2\",\"output\":\"y\"}"
-#define XOR    GRAPH(X2, Y1, FC1 "," RELU "," FC2)
+#define FC1  "{\"op\":\"linear\",\"input\":\"x\",\"weight\":\"w1\",\"bias\":\"b1\",\"output\":\"h\"}"
+#define RELU "{\"op\":\"relu\",\"input\":\"h\",\"output\":\"a\"}"
+#define FC2  "{\"op\":\"linear\",\"input\":\"a\",\"weight\":\"w2\",\"output\":\"y\"}"
+#define XOR  GRAPH(X2, Y1, FC1 "," RELU "," FC2)
 
 /* a = relu([x0 + x1, x0 + x1 - 1]); y = a0 - 2 a1: x0 XOR x1. */
 static void write_xor_weights(const struct folder *f, bool int8)
@@ -177,7 +176,7 @@ static void graph__xor__exact_truth_table(void **state)
 	folder_remove(&f);
 }
 
-#define V3(name) "{\"name\":\"" name "\",\"dtype\":\"float32\",\"shape\":[3]}"
+#define V3(name)       "{\"name\":\"" name "\",\"dtype\":\"float32\",\"shape\":[3]}"
 #define NODE(op, rest) "{\"op\":\"" op "\",\"input\":\"x\"" rest ",\"output\":\"y\"}"
 
 static void graph__each_operator__known_values(void **state)
@@ -188,19 +187,20 @@ static void graph__each_operator__known_values(void **state)
 		float want[3];
 	} rows[] = {
 		/* of x = { -1, 0, 2 } */
-		{GRAPH(V3("x"), V3("y"), NODE("relu", "")), {0, 0, 2}},
-		{GRAPH(V3("x"), V3("y"), NODE("gelu", "")), {-0.158655254f, 0, 1.954499736f}},
-		{GRAPH(V3("x"), V3("y"), NODE("sigmoid", "")), {0.268941421f, 0.5f, 0.880797078f}},
-		{GRAPH(V3("x"), V3("y"), NODE("tanh", "")), {-0.761594156f, 0, 0.964027580f}},
-		{GRAPH(V3("x"), V3("y"), NODE("softmax", "")),
-			{0.042010066f, 0.114195199f, 0.843794735f}},
-		{GRAPH(V3("x"), V3("y"), NODE("add", ",\"other\":\"v\"")), {0, 2, 5}},
-		{GRAPH(V3("x"), V3("y"), NODE("mul", ",\"other\":\"v\"")), {-1, 0, 6}},
-		{GRAPH(V3("x"), V3("y"), NODE("mul", ",\"other\":\"x\"")), {1, 0, 4}},
+		{ GRAPH(V3("x"), V3("y"), NODE("relu", "")), { 0, 0, 2 } },
+		{ GRAPH(V3("x"), V3("y"), NODE("gelu", "")), { -0.158655254f, 0, 1.954499736f } },
+		{ GRAPH(V3("x"), V3("y"), NODE("sigmoid", "")),
+			{ 0.268941421f, 0.5f, 0.880797078f } },
+		{ GRAPH(V3("x"), V3("y"), NODE("tanh", "")), { -0.761594156f, 0, 0.964027580f } },
+		{ GRAPH(V3("x"), V3("y"), NODE("softmax", "")),
+			{ 0.042010066f, 0.114195199f, 0.843794735f } },
+		{ GRAPH(V3("x"), V3("y"), NODE("add", ",\"other\":\"v\"")), { 0, 2, 5 } },
+		{ GRAPH(V3("x"), V3("y"), NODE("mul", ",\"other\":\"v\"")), { -1, 0, 6 } },
+		{ GRAPH(V3("x"), V3("y"), NODE("mul", ",\"other\":\"x\"")), { 1, 0, 4 } },
 		/* mean 1/3, variance 14/9 */
-		{GRAPH(V3("x"), V3("y"),
-			 NODE("layernorm", ",\"weight\":\"v\",\"bias\":\"v\",\"eps\":0")),
-			{-0.069044968f, 1.465477516f, 7.008918f}},
+		{ GRAPH(V3("x"), V3("y"),
+			  NODE("layernorm", ",\"weight\":\"v\",\"bias\":\"v\",\"eps\":0")),
+			{ -0.069044968f, 1.465477516f, 7.008918f } },
 	};
 	static const float x[] = { -1, 0, 2 };
 	struct weights all = { .n = 0 };
@@ -228,26 +228,26 @@ static void create_calbin__graph_wrong__each_its_own_error(void **state)
 		const char *program;
 		enum npu_error code;
 	} rows[] = {
-		{XOR, NPU_SUCCESS},
-		{GRAPH(X2, Y1, FC1 "," FC2), NPU_INVALID_CALBIN},  /* reads what is not there */
-		{GRAPH(X2, Y1, FC1 "," RELU), NPU_INVALID_CALBIN}, /* no y */
-		{GRAPH(X2, Y1, FC1 "," FC1 "," RELU "," FC2), NPU_INVALID_CALBIN}, /* h twice */
-		{GRAPH(X2, Y1, NODE("conv", "")), NPU_INVALID_CALBIN},
-		{GRAPH(X2, Y1, NODE("relu", ",\"weight\":\"w2\"")), NPU_INVALID_CALBIN},
-		{GRAPH(X2, Y1, NODE("linear", "")), NPU_INVALID_CALBIN},
-		{GRAPH(X2, Y1, NODE("linear", ",\"weight\":\"nothing\"")), NPU_INVALID_CALBIN},
-		{GRAPH(X2, Y1, NODE("linear", ",\"weight\":\"b1\"")), NPU_INVALID_DATA_SHAPE},
-		{GRAPH(X2, Y1, NODE("linear", ",\"weight\":\"w1\"")), NPU_INVALID_DATA_SHAPE},
-		{GRAPH(X2, X2, ""), NPU_INVALID_CALBIN},
-		{GRAPH("", Y1, FC1), NPU_INVALID_CALBIN},
-		{GRAPH("{\"name\":\"x\",\"dtype\":\"int32\",\"shape\":[4,2]}", Y1, FC1),
-			NPU_INVALID_DATA_TYPE},
-		{GRAPH("{\"name\":\"x\",\"dtype\":\"float32\",\"shape\":[0]}", Y1, FC1),
-			NPU_INVALID_DATA_SHAPE},
-		{GRAPH("{\"name\":\"x\",\"dtype\":\"float32\",\"shape\":[]}", Y1, FC1),
-			NPU_INVALID_DATA_SHAPE},
-		{GRAPH("{\"name\":\"x\",\"dtype\":\"float32\",\"shape\":[4,3]}", Y1, FC1),
-			NPU_INVALID_DATA_SHAPE},
+		{ XOR, NPU_SUCCESS },
+		{ GRAPH(X2, Y1, FC1 "," FC2), NPU_INVALID_CALBIN },  /* reads what is not there */
+		{ GRAPH(X2, Y1, FC1 "," RELU), NPU_INVALID_CALBIN }, /* no y */
+		{ GRAPH(X2, Y1, FC1 "," FC1 "," RELU "," FC2), NPU_INVALID_CALBIN }, /* h twice */
+		{ GRAPH(X2, Y1, NODE("conv", "")), NPU_INVALID_CALBIN },
+		{ GRAPH(X2, Y1, NODE("relu", ",\"weight\":\"w2\"")), NPU_INVALID_CALBIN },
+		{ GRAPH(X2, Y1, NODE("linear", "")), NPU_INVALID_CALBIN },
+		{ GRAPH(X2, Y1, NODE("linear", ",\"weight\":\"nothing\"")), NPU_INVALID_CALBIN },
+		{ GRAPH(X2, Y1, NODE("linear", ",\"weight\":\"b1\"")), NPU_INVALID_DATA_SHAPE },
+		{ GRAPH(X2, Y1, NODE("linear", ",\"weight\":\"w1\"")), NPU_INVALID_DATA_SHAPE },
+		{ GRAPH(X2, X2, ""), NPU_INVALID_CALBIN },
+		{ GRAPH("", Y1, FC1), NPU_INVALID_CALBIN },
+		{ GRAPH("{\"name\":\"x\",\"dtype\":\"int32\",\"shape\":[4,2]}", Y1, FC1),
+			NPU_INVALID_DATA_TYPE },
+		{ GRAPH("{\"name\":\"x\",\"dtype\":\"float32\",\"shape\":[0]}", Y1, FC1),
+			NPU_INVALID_DATA_SHAPE },
+		{ GRAPH("{\"name\":\"x\",\"dtype\":\"float32\",\"shape\":[]}", Y1, FC1),
+			NPU_INVALID_DATA_SHAPE },
+		{ GRAPH("{\"name\":\"x\",\"dtype\":\"float32\",\"shape\":[4,3]}", Y1, FC1),
+			NPU_INVALID_DATA_SHAPE },
 	};
 	struct folder f;
 

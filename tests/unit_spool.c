@@ -146,7 +146,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(read__empty__nothing, up, down),
 		cmocka_unit_test_setup_teardown(write__append_overwrite_hole__as_a_file, up, down),
-		cmocka_unit_test_setup_teardown(truncate__shorter_and_longer__zeros_not_old_bytes, up, down),
+		cmocka_unit_test_setup_teardown(truncate__shorter_and_longer__zeros_not_old_bytes,
+			up, down),
 		cmocka_unit_test_setup_teardown(read__part__only_that, up, down),
 		cmocka_unit_test_setup_teardown(freeze__later_writes__blob_unchanged, up, down),
 		cmocka_unit_test_setup_teardown(freeze__empty__empty_blob, up, down),

@@ -14,12 +14,18 @@ static void dtype_from_name__both_spellings__same_type(void **state)
 		enum dtype type;
 		size_t size;
 	} rows[] = {
-		{ "bool", "BOOL", DTYPE_BOOL, 1 }, { "int8", "INT8", DTYPE_INT8, 1 },
-		{ "uint8", "UINT8", DTYPE_UINT8, 1 }, { "int16", "INT16", DTYPE_INT16, 2 },
-		{ "uint16", "UINT16", DTYPE_UINT16, 2 }, { "int32", "INT32", DTYPE_INT32, 4 },
-		{ "uint32", "UINT32", DTYPE_UINT32, 4 }, { "int64", "INT64", DTYPE_INT64, 8 },
-		{ "uint64", "UINT64", DTYPE_UINT64, 8 }, { "float16", "FP16", DTYPE_FLOAT16, 2 },
-		{ "float32", "FP32", DTYPE_FLOAT32, 4 }, { "float64", "FP64", DTYPE_FLOAT64, 8 },
+		{ "bool", "BOOL", DTYPE_BOOL, 1 },
+		{ "int8", "INT8", DTYPE_INT8, 1 },
+		{ "uint8", "UINT8", DTYPE_UINT8, 1 },
+		{ "int16", "INT16", DTYPE_INT16, 2 },
+		{ "uint16", "UINT16", DTYPE_UINT16, 2 },
+		{ "int32", "INT32", DTYPE_INT32, 4 },
+		{ "uint32", "UINT32", DTYPE_UINT32, 4 },
+		{ "int64", "INT64", DTYPE_INT64, 8 },
+		{ "uint64", "UINT64", DTYPE_UINT64, 8 },
+		{ "float16", "FP16", DTYPE_FLOAT16, 2 },
+		{ "float32", "FP32", DTYPE_FLOAT32, 4 },
+		{ "float64", "FP64", DTYPE_FLOAT64, 8 },
 	};
 
 	(void)state;
@@ -35,8 +41,8 @@ static void dtype_from_name__both_spellings__same_type(void **state)
 
 static void dtype_from_name__unknown__is_invalid(void **state)
 {
-	static const char *const names[] = {
-		"", "FP8", "float", "Float32", "fp32", "invalid", "INVALID", "BYTES", "float32 " };
+	static const char *const names[] = { "", "FP8", "float", "Float32", "fp32", "invalid",
+		"INVALID", "BYTES", "float32 " };
 
 	(void)state;
 	for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
@@ -64,10 +70,12 @@ static void tensor_elements__shapes__product(void **state)
 static void tensor_elements__overflow_or_negative__refused(void **state)
 {
 	struct tensor_spec negative = { .dtype = DTYPE_INT8, .rank = 2, .dims = { 2, -1 } };
-	struct tensor_spec wide = { .dtype = DTYPE_INT8, .rank = 2,
+	struct tensor_spec wide = { .dtype = DTYPE_INT8,
+		.rank = 2,
 		.dims = { 1LL << 32, 1LL << 31 } };
-	struct tensor_spec bytes = {
-		.dtype = DTYPE_INT16, .rank = 2, .dims = { 1LL << 31, 1LL << 31 } };
+	struct tensor_spec bytes = { .dtype = DTYPE_INT16,
+		.rank = 2,
+		.dims = { 1LL << 31, 1LL << 31 } };
 	struct tensor_spec hidden = { .dtype = DTYPE_INT8, .rank = 3, .dims = { INT64_MAX, 2, 0 } };
 	struct tensor_spec deep = { .dtype = DTYPE_INT8, .rank = TENSOR_MAX_RANK + 1 };
 

@@ -181,13 +181,13 @@ static void textout_put__bad_bytes__replaced(void **state)
 	} cases[] = {
 		{ "a\xffz", "a" FFFD "z" },
 		{ "\x80\x80", FFFD FFFD },
-		{ "\xe2\x82z", FFFD "z" },             /* one for a begun character */
+		{ "\xe2\x82z", FFFD "z" }, /* one for a begun character */
 		{ "\xf0\x9f\x98z", FFFD "z" },
 		{ "\xf0\x9f\x98\xc3\xa9", FFFD "\xc3\xa9" },
-		{ "\xc0\xaf", FFFD FFFD },             /* overlong */
-		{ "\xed\xa0\x80", FFFD FFFD FFFD },    /* surrogate */
+		{ "\xc0\xaf", FFFD FFFD },          /* overlong */
+		{ "\xed\xa0\x80", FFFD FFFD FFFD }, /* surrogate */
 		{ "\xf4\x90\x80\x80", FFFD FFFD FFFD FFFD },
-		{ "\xe2\x82", FFFD },                  /* at the end */
+		{ "\xe2\x82", FFFD }, /* at the end */
 		{ "\xf0", FFFD },
 	};
 
@@ -233,7 +233,7 @@ static void textout_put__stop_of_several_bytes_a_character__whole_match_only(voi
 	assert_out("1\xe2\x82\xad 2");
 }
 
-/* --- the cutting does not matter ----------------------------------------------------------- */
+/* --- the cutting does not matter -------------------------------------------------------------- */
 
 static uint32_t random_state = 7;
 

@@ -17,7 +17,7 @@
 
 #define DATA "../shared/data/stories260K/"
 
-/* --- a vocabulary of our own --------------------------------------------------------------- */
+/* --- a vocabulary of our own ------------------------------------------------------------------ */
 
 #define MAX_PIECES 520
 #define MAX_PIECE  12
@@ -278,7 +278,9 @@ static void tokenizer_encode__by_hand__leftmost_of_equals(void **state)
 static void tokenizer_encode__prefix_and_suffix__around_the_text(void **state)
 {
 	int32_t prefix[] = { 1 }, suffix[] = { 2, 5 };
-	const struct tokenizer_spec spec = { .prefix = prefix, .n_prefix = 1, .suffix = suffix,
+	const struct tokenizer_spec spec = { .prefix = prefix,
+		.n_prefix = 1,
+		.suffix = suffix,
 		.n_suffix = 2 };
 	struct tokenizer *t;
 
@@ -333,7 +335,7 @@ static void tokenizer_piece__special__by_rule(void **state)
 	tokenizer_free(t);
 }
 
-/* --- broken files -------------------------------------------------------------------------- */
+/* --- broken files ----------------------------------------------------------------------------- */
 
 static int try_file(const char *bytes, size_t len, uint32_t size)
 {
@@ -375,14 +377,13 @@ static void tokenizer_new__wrong_contents__refused(void **state)
 		const char *bytes;
 		size_t len;
 	} damage[] = {
-		{ 4, "\x00\x00\xc0\x7f", 4 },  /* a score that is not a number */
-		{ 4, "\x00\x00\x80\xff", 4 },  /* an infinite one */
-		{ 8, "\x00\x00\x00\x00", 4 },  /* no length */
-		{ 8, "\x0d\x00\x00\x00", 4 },  /* longer than the greatest */
-		{ 8, "\xff\xff\xff\xff", 4 },
-		{ 13, "\x00", 1 },             /* NUL in the text */
-		{ 0, "\x05\x00\x00\x00", 4 },  /* a greatest length that is too small */
-		{ 52, "<0x01>", 6 },           /* a byte in another's place */
+		{ 4, "\x00\x00\xc0\x7f", 4 },                    /* a score that is not a number */
+		{ 4, "\x00\x00\x80\xff", 4 },                    /* an infinite one */
+		{ 8, "\x00\x00\x00\x00", 4 },                    /* no length */
+		{ 8, "\x0d\x00\x00\x00", 4 },                    /* longer than the greatest */
+		{ 8, "\xff\xff\xff\xff", 4 }, { 13, "\x00", 1 }, /* NUL in the text */
+		{ 0, "\x05\x00\x00\x00", 4 }, /* a greatest length that is too small */
+		{ 52, "<0x01>", 6 },          /* a byte in another's place */
 	};
 	AUTO_BUF struct buf file = BUF_INIT;
 
@@ -430,13 +431,17 @@ static void tokenizer_new__ids_outside_the_vocabulary__refused(void **state)
 	assert_null(t);
 }
 
-/* --- bytes --------------------------------------------------------------------------------- */
+/* --- bytes ------------------------------------------------------------------------------------ */
 
 static void tokenizer_bytes__any_bytes__are_their_tokens(void **state)
 {
 	int32_t prefix[] = { 256 }, stop[] = { 257 };
-	const struct tokenizer_spec spec = { .type = TOKENIZER_BYTES, .vocab_size = 258,
-		.prefix = prefix, .n_prefix = 1, .stop = stop, .n_stop = 1 };
+	const struct tokenizer_spec spec = { .type = TOKENIZER_BYTES,
+		.vocab_size = 258,
+		.prefix = prefix,
+		.n_prefix = 1,
+		.stop = stop,
+		.n_stop = 1 };
 	AUTO_BUF struct buf out = BUF_INIT;
 	struct tokenizer *t = NULL;
 	int32_t *tokens;
@@ -453,7 +458,7 @@ static void tokenizer_bytes__any_bytes__are_their_tokens(void **state)
 	tokenizer_free(t);
 }
 
-/* --- the real vocabulary ------------------------------------------------------------------- */
+/* --- the real vocabulary ---------------------------------------------------------------------- */
 
 static void read_whole(const char *path, struct buf *out)
 {
@@ -473,8 +478,12 @@ static void read_whole(const char *path, struct buf *out)
 static struct tokenizer *open_stories(void)
 {
 	int32_t prefix[] = { 1 }, stop[] = { 1, 2 };
-	const struct tokenizer_spec spec = { .type = TOKENIZER_LLAMA2C, .vocab_size = 512,
-		.prefix = prefix, .n_prefix = 1, .stop = stop, .n_stop = 2 };
+	const struct tokenizer_spec spec = { .type = TOKENIZER_LLAMA2C,
+		.vocab_size = 512,
+		.prefix = prefix,
+		.n_prefix = 1,
+		.stop = stop,
+		.n_stop = 2 };
 	AUTO_BUF struct buf file = BUF_INIT;
 	struct tokenizer *t = NULL;
 
@@ -492,8 +501,7 @@ static void check_recording(const struct tokenizer *t, const cJSON *run)
 	int32_t all[1024], *tokens;
 	size_t n_all = 0, n;
 
-	cJSON_ArrayForEach(id, ids)
-		all[n_all++] = id->valueint;
+	cJSON_ArrayForEach(id, ids) all[n_all++] = id->valueint;
 	assert_int_equal(tokenizer_encode(t, prompt, strlen(prompt), &tokens, &n), 0);
 	assert_true(n > 1 && n - 1 <= n_all);
 	assert_int_equal(tokens[0], 1);

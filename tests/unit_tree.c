@@ -25,7 +25,8 @@ static int down(void **state)
 	return 0;
 }
 
-static struct tree_node *add(struct tree *t, struct tree_node *dir, const char *name, const struct owner *o)
+static struct tree_node *add(struct tree *t, struct tree_node *dir, const char *name,
+	const struct owner *o)
 {
 	struct tree_node *n = tree_node_new(t, o);
 
@@ -36,7 +37,8 @@ static struct tree_node *add(struct tree *t, struct tree_node *dir, const char *
 static void find__requests__by_stem_and_by_name(void **state)
 {
 	struct tree_node *root = tree_root(*state);
-	struct tree_node *a = add(*state, root, "a.txt", &file_owner), *b = add(*state, root, "b", &file_owner);
+	struct tree_node *a = add(*state, root, "a.txt", &file_owner),
+			 *b = add(*state, root, "b", &file_owner);
 	struct tree_node *inert = add(*state, root, "a", &file_owner);
 
 	assert_ptr_equal(tree_find(root, "a.txt"), a);
@@ -237,14 +239,17 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(find__requests__by_stem_and_by_name, up, down),
 		cmocka_unit_test_setup_teardown(id__of_a_removed_node__never_used_again, up, down),
-		cmocka_unit_test_setup_teardown(unlink__still_known_or_open__found_until_let_go, up, down),
-		cmocka_unit_test_setup_teardown(find__twenty_thousand__all_there, up, down),
-		cmocka_unit_test_setup_teardown(entry_from__entries_removed_while_listing__each_seen_once, up,
+		cmocka_unit_test_setup_teardown(unlink__still_known_or_open__found_until_let_go, up,
 			down),
+		cmocka_unit_test_setup_teardown(find__twenty_thousand__all_there, up, down),
+		cmocka_unit_test_setup_teardown(
+			entry_from__entries_removed_while_listing__each_seen_once, up, down),
 		cmocka_unit_test_setup_teardown(entry_from__in_order_of_linking, up, down),
-		cmocka_unit_test_setup_teardown(entry__after_the_last_were_removed__still_larger, up, down),
+		cmocka_unit_test_setup_teardown(entry__after_the_last_were_removed__still_larger,
+			up, down),
 		cmocka_unit_test_setup_teardown(move__other_name_and_folder__only_there, up, down),
-		cmocka_unit_test_setup_teardown(shape__nested_folders__depth_height_subdirs, up, down),
+		cmocka_unit_test_setup_teardown(shape__nested_folders__depth_height_subdirs, up,
+			down),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -24,7 +24,10 @@ static void check(const struct sample *s, size_t n)
 	}
 }
 
-#define S(text, valid, unfinished) { text, sizeof(text) - 1, valid, unfinished }
+#define S(text, valid, unfinished) \
+	{ \
+		text, sizeof(text) - 1, valid, unfinished \
+	}
 
 static void utf8_valid_prefix__well_formed__is_whole(void **state)
 {
@@ -33,15 +36,17 @@ static void utf8_valid_prefix__well_formed__is_whole(void **state)
 		S("plain ASCII of more than sixteen bytes\n", 39, 0),
 		S("a\0b", 3, 0),
 		S("\x7f", 1, 0),
-		S("\xc2\x80", 2, 0),             /* U+0080 */
-		S("\xdf\xbf", 2, 0),             /* U+07FF */
-		S("\xe0\xa0\x80", 3, 0),         /* U+0800 */
-		S("\xed\x9f\xbf", 3, 0),         /* U+D7FF */
-		S("\xee\x80\x80", 3, 0),         /* U+E000 */
-		S("\xef\xbf\xbf", 3, 0),         /* U+FFFF */
-		S("\xf0\x90\x80\x80", 4, 0),     /* U+10000 */
-		S("\xf4\x8f\xbf\xbf", 4, 0),     /* U+10FFFF */
-		S("12345678\xc3\xa9" "12345678\xe2\x82\xac", 21, 0),
+		S("\xc2\x80", 2, 0),         /* U+0080 */
+		S("\xdf\xbf", 2, 0),         /* U+07FF */
+		S("\xe0\xa0\x80", 3, 0),     /* U+0800 */
+		S("\xed\x9f\xbf", 3, 0),     /* U+D7FF */
+		S("\xee\x80\x80", 3, 0),     /* U+E000 */
+		S("\xef\xbf\xbf", 3, 0),     /* U+FFFF */
+		S("\xf0\x90\x80\x80", 4, 0), /* U+10000 */
+		S("\xf4\x8f\xbf\xbf", 4, 0), /* U+10FFFF */
+		S("12345678\xc3\xa9"
+		  "12345678\xe2\x82\xac",
+			21, 0),
 	};
 
 	(void)state;
@@ -51,20 +56,20 @@ static void utf8_valid_prefix__well_formed__is_whole(void **state)
 static void utf8_valid_prefix__ill_formed__ends_before_it(void **state)
 {
 	static const struct sample samples[] = {
-		S("a\x80", 1, 0),                  /* a lone continuation */
+		S("a\x80", 1, 0), /* a lone continuation */
 		S("ab\xff", 2, 0),
 		S("\xfe\xfe", 0, 0),
-		S("\xc0\xaf", 0, 0),               /* '/' overlong */
+		S("\xc0\xaf", 0, 0), /* '/' overlong */
 		S("\xc1\xbf", 0, 0),
 		S("\xe0\x80\xaf", 0, 0),
 		S("\xe0\x9f\xbf", 0, 0),
 		S("\xf0\x80\x80\xaf", 0, 0),
 		S("\xf0\x8f\xbf\xbf", 0, 0),
-		S("\xed\xa0\x80", 0, 0),           /* U+D800 */
-		S("\xed\xbf\xbf", 0, 0),           /* U+DFFF */
-		S("\xf4\x90\x80\x80", 0, 0),       /* U+110000 */
+		S("\xed\xa0\x80", 0, 0),     /* U+D800 */
+		S("\xed\xbf\xbf", 0, 0),     /* U+DFFF */
+		S("\xf4\x90\x80\x80", 0, 0), /* U+110000 */
 		S("\xf5\x80\x80\x80", 0, 0),
-		S("\xf8\x88\x80\x80\x80", 0, 0),   /* five bytes */
+		S("\xf8\x88\x80\x80\x80", 0, 0), /* five bytes */
 		S("x\xc3(", 1, 0),
 		S("x\xe2\x82(", 1, 0),
 		S("x\xf0\x9f\x98(", 1, 0),
@@ -78,19 +83,11 @@ static void utf8_valid_prefix__ill_formed__ends_before_it(void **state)
 static void utf8_unfinished_tail__cut_character__is_counted(void **state)
 {
 	static const struct sample samples[] = {
-		S("\xc3", 0, 1),
-		S("\xe2", 0, 1),
-		S("a\xe2\x82", 1, 2),
-		S("a\xf0\x9f", 1, 2),
-		S("a\xf0\x9f\x98", 1, 3),
-		S("\xf4\x8f\xbf", 0, 3),
-		S("\xe0\xa0", 0, 2),
+		S("\xc3", 0, 1), S("\xe2", 0, 1), S("a\xe2\x82", 1, 2), S("a\xf0\x9f", 1, 2),
+		S("a\xf0\x9f\x98", 1, 3), S("\xf4\x8f\xbf", 0, 3), S("\xe0\xa0", 0, 2),
 		S("\xe0\x80", 0, 0), /* can never become a character */
-		S("\xed\xa0", 0, 0),
-		S("\xf4\x90", 0, 0),
-		S("\xf0\x8f", 0, 0),
-		S("\x80\x80\x80", 0, 0),
-		S("\xc3\xa9\xc3", 2, 1),
+		S("\xed\xa0", 0, 0), S("\xf4\x90", 0, 0), S("\xf0\x8f", 0, 0),
+		S("\x80\x80\x80", 0, 0), S("\xc3\xa9\xc3", 2, 1),
 		S("\xff\xc3", 0, 1), /* only the end is looked at */
 	};
 

@@ -32,7 +32,8 @@ static void write__whole_documents_cut_anywhere__whole_once_no_fault(void **stat
 	static const char *const docs[] = {
 		"{\"prompt\":\"h\xc3\xa4llo \xf0\x9f\x98\x80\"}",
 		"\xef\xbb\xbf{ \"prompt\" : \"a\\u00e4\\\"\" , \"seed\" : 18446744073709551615 }",
-		"{\"inputs\":[{\"name\":\"x\",\"shape\":[1],\"datatype\":\"FP32\",\"data\":[1.5e3]}]}",
+		"{\"inputs\":[{\"name\":\"x\",\"shape\":[1],\"datatype\":\"FP32\",\"data\":[1.5e3]}"
+		"]}",
 	};
 
 	(void)state;
@@ -61,15 +62,27 @@ static const struct hopeless {
 	int err;
 	long offset;
 } hopeless[] = {
-#define H(format, text, err, offset) { format, text, sizeof(text) - 1, err, offset }
+#define H(format, text, err, offset) \
+	{ \
+		format, text, sizeof(text) - 1, err, offset \
+	}
 	H(JOB_FORMAT_JSON, "{\"prompt\":tru}", -EINVAL, 13),
 	H(JOB_FORMAT_JSON, "{\"a\":1}}", -EINVAL, 7),
 	H(JOB_FORMAT_JSON, "hello", -EINVAL, 0),
 	H(JOB_FORMAT_JSON, "{\"a\":01}", -EINVAL, 6),
 	H(JOB_FORMAT_JSON, "{\"a\":\"\n\"}", -EINVAL, 6),
-	H(JOB_FORMAT_TEXT, "ab\xff" "cd", -EILSEQ, 2),
-	H(JOB_FORMAT_TEXT, "ab\xe2\x82" "cd", -EILSEQ, 2),
-	H(JOB_FORMAT_TEXT, "\xf0\x9f\x98\x80\xf0\x9f\x98" "x", -EILSEQ, 4),
+	H(JOB_FORMAT_TEXT,
+		"ab\xff"
+		"cd",
+		-EILSEQ, 2),
+	H(JOB_FORMAT_TEXT,
+		"ab\xe2\x82"
+		"cd",
+		-EILSEQ, 2),
+	H(JOB_FORMAT_TEXT,
+		"\xf0\x9f\x98\x80\xf0\x9f\x98"
+		"x",
+		-EILSEQ, 4),
 	H(JOB_FORMAT_TEXT, "\xed\xa0\x80", -EILSEQ, 0), /* half a surrogate pair */
 	H(JOB_FORMAT_TEXT, "h\xc3\xa4\x80", -EILSEQ, 3),
 	H(JOB_FORMAT_TEXT, "abc\0d", -EINVAL, 3),
@@ -192,7 +205,9 @@ static void judge__good_request__order_filled(void **state)
 
 	(void)state;
 	assert_int_equal(judge(JOB_FORMAT_JSON,
-				 "{\"prompt\":\"x\",\"priority\":-7,\"deadline_ms\":250,\"stream\":true}", &o, &f),
+				 "{\"prompt\":\"x\",\"priority\":-7,\"deadline_ms\":250,\"stream\":"
+				 "true}",
+				 &o, &f),
 		0);
 	assert_int_equal(o.model, 3);
 	assert_int_equal(o.priority, -7);
@@ -213,7 +228,8 @@ static void judge__bad_requests__why_not(void **state)
 	(void)state;
 	assert_int_equal(judge(JOB_FORMAT_JSON, "{\"prompt\":\"x\",\"sed\":1}", &o, &f), -EINVAL);
 	assert_string_equal(f.field, "sed");
-	assert_int_equal(judge(JOB_FORMAT_JSON, "{\"prompt\":\"x\",\"model\":\"none\"}", &o, &f), -ENOENT);
+	assert_int_equal(judge(JOB_FORMAT_JSON, "{\"prompt\":\"x\",\"model\":\"none\"}", &o, &f),
+		-ENOENT);
 	assert_string_equal(f.field, "model");
 	assert_int_equal(judge(JOB_FORMAT_JSON, "{\"prompt\":\"x\"", &o, &f), -EINVAL);
 	assert_int_equal(judge(JOB_FORMAT_TEXT, "\n", &o, &f), -EINVAL);

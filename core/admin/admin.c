@@ -92,7 +92,8 @@ static int put_commands(FILE *to, char **words, int n, int code)
 	for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
 		if (begins_with(&commands[i], words, n))
 			put_command(to, &commands[i]);
-	fprintf(to, "\n" NAME " COMMAND --help says more of one. "
+	fprintf(to,
+		"\n" NAME " COMMAND --help says more of one. "
 		"Exit codes: 0 done, 1 a check or operation failed, 2 usage.\n");
 	return code;
 }

@@ -32,8 +32,8 @@ static int find_place(const char *prefix, struct place *p, struct fault *f)
 		slash ? strndup(prefix, (size_t)(slash + 1 - prefix)) : strdup(".");
 
 	if (!name[0])
-		return fault_set(
-			f, -EINVAL, "give a name after the last slash", "the prefix has no name");
+		return fault_set(f, -EINVAL, "give a name after the last slash",
+			"the prefix has no name");
 	if (!folder || asprintf(&p->private, "%s.pem", name) < 0 ||
 		asprintf(&p->public, "%s.pub.pem", name) < 0)
 		return fault_set(f, -ENOMEM, "free memory, then try again", "no memory");

@@ -47,7 +47,7 @@ static bool takes_members(const struct graph_op *op, const struct sim_node *d)
 	bool bias = d->bias ? op->bias : !op->bias || op->bias_optional;
 
 	return bias && !d->other == !op->other && !d->weight == !op->weight &&
-	       (op->eps || d->eps == 0);
+		(op->eps || d->eps == 0);
 }
 
 static enum npu_error add_node(struct sim_graph *g, const struct sim_node *desc,

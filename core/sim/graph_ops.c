@@ -11,7 +11,7 @@ static size_t elements(const struct graph_node *n)
 	return n->rows * n->cols;
 }
 
-/* --- linear ---------------------------------------------------------------------------------- */
+/* --- linear ----------------------------------------------------------------------------------- */
 
 /* The weight says how many outputs there are. */
 static enum npu_error check_linear(struct graph_node *n, const struct sim_node *desc,
@@ -25,8 +25,8 @@ static enum npu_error check_linear(struct graph_node *n, const struct sim_node *
 		return NPU_INVALID_CALBIN;
 	if (v->rank != 2 || v->dims[0] < 1 || v->dims[0] > INT32_MAX || n->cols > INT32_MAX)
 		return NPU_INVALID_DATA_SHAPE;
-	code = matrix_load(
-		weights, desc->weight, (uint32_t)v->dims[0], (uint32_t)n->cols, &n->weight);
+	code = matrix_load(weights, desc->weight, (uint32_t)v->dims[0], (uint32_t)n->cols,
+		&n->weight);
 	if (code == NPU_SUCCESS && desc->bias)
 		code = matrix_load_vector(weights, desc->bias, n->weight.rows, &n->bias);
 	out->dims[out->rank - 1] = n->weight.rows;
@@ -44,7 +44,7 @@ static void run_linear(const struct graph_node *n, const struct kernels *k)
 	k->matmul(m, x, y, (uint32_t)n->rows, 0, matrix_blocks(m), true);
 }
 
-/* --- two operands ---------------------------------------------------------------------------- */
+/* --- two operands ----------------------------------------------------------------------------- */
 
 static bool view_has_shape(const struct safetensors_view *v, const struct tensor_spec *t)
 {
@@ -96,7 +96,7 @@ static void run_mul(const struct graph_node *n, const struct kernels *k)
 		n->output->data[i] = n->input->data[i] * operand(n, i);
 }
 
-/* --- each element ---------------------------------------------------------------------------- */
+/* --- each element ----------------------------------------------------------------------------- */
 
 static enum npu_error check_shapeless(struct graph_node *n, const struct sim_node *desc,
 	const struct safetensors *weights)
@@ -153,7 +153,7 @@ static void run_tanh(const struct graph_node *n, const struct kernels *k)
 	each(n, tanhf);
 }
 
-/* --- along the last axis --------------------------------------------------------------------- */
+/* --- along the last axis ---------------------------------------------------------------------- */
 
 /* The kernel wants a padded row; a scratch row is made for it. */
 static enum npu_error check_softmax(struct graph_node *n, const struct sim_node *desc,

@@ -102,7 +102,7 @@ INLINE VEC NAME(exp)(VEC x)
 	return p * (VEC)(((WORDS)t + 127) << 23);
 }
 
-/* --- matrix products ------------------------------------------------------------------------- */
+/* --- matrix products -------------------------------------------------------------------------- */
 
 /* The matrix's elements from number `at` of a block on. */
 INLINE const void *NAME(block)(const struct matrix *m, uint32_t block, size_t at, const bool int8)
@@ -127,10 +127,12 @@ INLINE void NAME(put)(float *y, const VEC *sum, const float *scale, uint32_t val
 
 	if (valid < MATRIX_BLOCK)
 		memcpy(edge, y, valid * sizeof(*y));
-	UNROLL for (int v = 0; v < VECS; v++) {
+	UNROLL for (int v = 0; v < VECS; v++)
+	{
 		VEC old = add ? NAME(load)(to + v * WIDTH) : NAME(splat)(0);
 
-		NAME(store)(to + v * WIDTH,
+		NAME(store)
+		(to + v * WIDTH,
 			scale ? MADD(sum[v], NAME(load)(scale + v * WIDTH), old) : sum[v] + old);
 	}
 	if (valid < MATRIX_BLOCK)
@@ -147,16 +149,17 @@ INLINE void NAME(tile)(const struct matrix *m, struct rows x, struct rows y, uin
 	VEC even[TILE_MOST], odd[TILE_MOST];
 	uint32_t c;
 
-	UNROLL for (int i = 0; i < tokens * blocks * VECS; i++)
-		even[i] = odd[i] = NAME(splat)(0);
-	UNROLL for (int b = 0; b < blocks * VECS; b++)
-		w[b] = NAME(block)(m, block + b / VECS, b % VECS * WIDTH, int8);
+	UNROLL for (int i = 0; i < tokens * blocks * VECS; i++) even[i] = odd[i] = NAME(splat)(0);
+	UNROLL for (int b = 0; b < blocks * VECS; b++) w[b] =
+		NAME(block)(m, block + b / VECS, b % VECS * WIDTH, int8);
 	for (c = 0; c + 1 < m->cols; c += 2) {
-		UNROLL for (int b = 0; b < blocks * VECS; b++) {
+		UNROLL for (int b = 0; b < blocks * VECS; b++)
+		{
 			VEC w0 = NAME(weight)(w[b], (size_t)c * MATRIX_BLOCK, int8);
 			VEC w1 = NAME(weight)(w[b], (size_t)c * MATRIX_BLOCK + MATRIX_BLOCK, int8);
 
-			UNROLL for (int t = 0; t < tokens; t++) {
+			UNROLL for (int t = 0; t < tokens; t++)
+			{
 				const float *in = x.at + t * x.stride + c;
 				int i = t * blocks * VECS + b;
 
@@ -166,10 +169,12 @@ INLINE void NAME(tile)(const struct matrix *m, struct rows x, struct rows y, uin
 		}
 	}
 	if (c < m->cols) {
-		UNROLL for (int b = 0; b < blocks * VECS; b++) {
+		UNROLL for (int b = 0; b < blocks * VECS; b++)
+		{
 			VEC w0 = NAME(weight)(w[b], (size_t)c * MATRIX_BLOCK, int8);
 
-			UNROLL for (int t = 0; t < tokens; t++) {
+			UNROLL for (int t = 0; t < tokens; t++)
+			{
 				VEC in = NAME(splat)(x.at[t * x.stride + c]);
 				int i = t * blocks * VECS + b;
 
@@ -177,13 +182,15 @@ INLINE void NAME(tile)(const struct matrix *m, struct rows x, struct rows y, uin
 			}
 		}
 	}
-	UNROLL for (int i = 0; i < tokens * blocks; i++) {
+	UNROLL for (int i = 0; i < tokens * blocks; i++)
+	{
 		uint32_t row = (block + i % blocks) * MATRIX_BLOCK;
 		VEC sum[VECS];
 
-		UNROLL for (int v = 0; v < VECS; v++)
-			sum[v] = even[i * VECS + v] + odd[i * VECS + v];
-		NAME(put)(y.at + i / blocks * y.stride + row, sum, int8 ? m->scale + row : NULL,
+		UNROLL for (int v = 0; v < VECS; v++) sum[v] =
+			even[i * VECS + v] + odd[i * VECS + v];
+		NAME(put)
+		(y.at + i / blocks * y.stride + row, sum, int8 ? m->scale + row : NULL,
 			m->rows - row, add);
 	}
 }
@@ -232,10 +239,10 @@ TARGET static void NAME(matmul)(const struct matrix *m, struct rows x, struct ro
 		NAME(span)(m, x, y, n, first, last, add, false);
 }
 
-/* --- one row --------------------------------------------------------------------------------- */
+/* --- one row ---------------------------------------------------------------------------------- */
 
-TARGET static void NAME(rmsnorm)(
-	float *out, const float *x, const float *weight, size_t n, float eps)
+TARGET static void NAME(
+	rmsnorm)(float *out, const float *x, const float *weight, size_t n, float eps)
 {
 	VEC squares = { 0 };
 	float scale;
@@ -302,7 +309,7 @@ TARGET static void NAME(softmax)(float *x, size_t n)
 		NAME(store)(x + i, NAME(load)(x + i) * share);
 }
 
-/* --- attention ------------------------------------------------------------------------------- */
+/* --- attention -------------------------------------------------------------------------------- */
 
 INLINE void NAME(scores)(float *scores, const float *q, const float *k, size_t n, size_t head_dim,
 	float scale)
@@ -310,11 +317,10 @@ INLINE void NAME(scores)(float *scores, const float *q, const float *k, size_t n
 	for (size_t i = 0; i < n; i += MATRIX_BLOCK, k += head_dim * MATRIX_BLOCK) {
 		VEC s[VECS];
 
-		UNROLL for (int v = 0; v < VECS; v++)
-			s[v] = NAME(splat)(0);
+		UNROLL for (int v = 0; v < VECS; v++) s[v] = NAME(splat)(0);
 		for (size_t d = 0; d < head_dim; d++)
-			UNROLL for (int v = 0; v < VECS; v++)
-				s[v] = MADD(NAME(load)(k + d * MATRIX_BLOCK + v * WIDTH),
+			UNROLL for (int v = 0; v < VECS; v++) s[v] =
+				MADD(NAME(load)(k + d * MATRIX_BLOCK + v * WIDTH),
 					NAME(splat)(q[d]), s[v]);
 		UNROLL for (int v = 0; v < VECS; v++)
 			NAME(store)(scores + i + v * WIDTH, s[v] * scale);
@@ -325,14 +331,16 @@ INLINE void NAME(scores)(float *scores, const float *q, const float *k, size_t n
 
 /* Lanes of `v` past the last position may be anything, NaN too, and so are made zero, not
  * multiplied by it. */
-INLINE void NAME(mix_block)(VEC *sum, const float *scores, const float *v, const size_t *dims,
-	size_t valid)
+INLINE void NAME(
+	mix_block)(VEC *sum, const float *scores, const float *v, const size_t *dims, size_t valid)
 {
-	UNROLL for (int l = 0; l < VECS; l++) {
+	UNROLL for (int l = 0; l < VECS; l++)
+	{
 		INTS keep = NAME(lanes_below)(valid > (size_t)l * WIDTH ? valid - l * WIDTH : 0);
 		VEC s = NAME(load)(scores + l * WIDTH);
 
-		UNROLL for (int d = 0; d < DIMS; d++) {
+		UNROLL for (int d = 0; d < DIMS; d++)
+		{
 			VEC value = NAME(load)(v + dims[d] * MATRIX_BLOCK + l * WIDTH);
 
 			if (valid < MATRIX_BLOCK)
@@ -352,7 +360,8 @@ INLINE void NAME(mix)(float *out, const float *scores, const float *v, size_t n,
 	float sums[DIMS > WIDTH ? DIMS : WIDTH];
 	VEC sum[DIMS];
 
-	UNROLL for (int d = 0; d < DIMS; d++) {
+	UNROLL for (int d = 0; d < DIMS; d++)
+	{
 		dims[d] = first + ((size_t)d < count ? (size_t)d : count - 1);
 		sum[d] = NAME(splat)(0);
 	}
@@ -360,11 +369,12 @@ INLINE void NAME(mix)(float *out, const float *scores, const float *v, size_t n,
 		NAME(mix_block)(sum, scores + i, v + i * head_dim, dims, MATRIX_BLOCK);
 	if (i < n)
 		NAME(mix_block)(sum, scores + i, v + i * head_dim, dims, n - i);
-	UNROLL for (int left = WIDTH, vecs = DIMS; left > 1; left /= 2) {
+	UNROLL for (int left = WIDTH, vecs = DIMS; left > 1; left /= 2)
+	{
 		int pairs = vecs > 1 ? vecs / 2 : 1;
 
-		UNROLL for (int p = 0; p < pairs; p++)
-			sum[p] = NAME(fold)(sum[2 * p], sum[vecs > 1 ? 2 * p + 1 : 2 * p]);
+		UNROLL for (int p = 0; p < pairs; p++) sum[p] =
+			NAME(fold)(sum[2 * p], sum[vecs > 1 ? 2 * p + 1 : 2 * p]);
 		vecs = pairs;
 	}
 	memcpy(sums, sum, sizeof(sums));

@@ -12,11 +12,11 @@ struct llama_layer {
 
 /* Activations of up to `ubatch` tokens; every row is padded. */
 struct llama_scratch {
-	struct rows x;                /* the residual stream */
-	struct rows q, k, v, mixed;   /* of one layer's attention */
-	struct rows gate, up;         /* of one layer's MLP */
-	struct rows norm[POOL_MAX];   /* each member's own copy of the normalised stream */
-	float *scores[POOL_MAX];      /* each member's own, for max_seq_len positions */
+	struct rows x;              /* the residual stream */
+	struct rows q, k, v, mixed; /* of one layer's attention */
+	struct rows gate, up;       /* of one layer's MLP */
+	struct rows norm[POOL_MAX]; /* each member's own copy of the normalised stream */
+	float *scores[POOL_MAX];    /* each member's own, for max_seq_len positions */
 };
 
 struct llama {

@@ -32,7 +32,7 @@ enum npu_error llama_check(const struct llama_config *c)
 	return c->rope_theta > 0 && c->norm_eps >= 0 ? NPU_SUCCESS : NPU_INVALID_CALBIN;
 }
 
-/* --- weights --------------------------------------------------------------------------------- */
+/* --- weights ---------------------------------------------------------------------------------- */
 
 enum width { DIM, HEADS, KV_HEADS, HIDDEN };
 
@@ -96,8 +96,8 @@ static enum npu_error load_layer(struct llama *l, const struct safetensors *st, 
 
 		snprintf(name, sizeof(name), "model.layers.%u.%s.weight", number,
 			layer_vectors[i].name);
-		code = matrix_load_vector(
-			st, name, l->c.dim, member_of(layer, layer_vectors[i].member));
+		code = matrix_load_vector(st, name, l->c.dim,
+			member_of(layer, layer_vectors[i].member));
 		if (code != NPU_SUCCESS)
 			return code;
 	}
@@ -118,7 +118,7 @@ static enum npu_error load_weights(struct llama *l, const struct safetensors *st
 	return code;
 }
 
-/* --- memory ---------------------------------------------------------------------------------- */
+/* --- memory ----------------------------------------------------------------------------------- */
 
 /* Rows for a micro-batch; false: no memory. */
 static bool batch_rows(const struct llama *l, uint32_t values, struct rows *ret)

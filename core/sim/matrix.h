@@ -16,9 +16,9 @@
 
 struct matrix {
 	uint32_t rows, cols;
-	bool int8;     /* elements are int8_t and row r means `scale[r]` times them; else float */
-	void *packed;  /* owned; element (r, c) is at ((r / 16) * cols + c) * 16 + r % 16 */
-	float *scale;  /* owned; padded; NULL unless int8 */
+	bool int8;    /* elements are int8_t and row r means `scale[r]` times them; else float */
+	void *packed; /* owned; element (r, c) is at ((r / 16) * cols + c) * 16 + r % 16 */
+	float *scale; /* owned; padded; NULL unless int8 */
 };
 
 /* n rounded up to whole blocks. */

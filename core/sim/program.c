@@ -26,8 +26,12 @@ struct member_row {
 };
 
 static const enum json_type kind_types[] = {
-	[TEXT] = JSON_STRING, [COUNT] = JSON_NUMBER, [REAL] = JSON_NUMBER,
-	[FLAG] = JSON_BOOL,   [ARRAY] = JSON_ARRAY,  [OBJECT] = JSON_OBJECT,
+	[TEXT] = JSON_STRING,
+	[COUNT] = JSON_NUMBER,
+	[REAL] = JSON_NUMBER,
+	[FLAG] = JSON_BOOL,
+	[ARRAY] = JSON_ARRAY,
+	[OBJECT] = JSON_OBJECT,
 };
 
 static bool take_count(const struct json_value *v, uint32_t *ret)
@@ -84,9 +88,12 @@ static bool take_object(const struct json_value *object, const struct member_row
 	return found == json_count(object);
 }
 
-/* --- llama ----------------------------------------------------------------------------------- */
+/* --- llama ------------------------------------------------------------------------------------ */
 
-#define LLAMA(kind, field) { #field, kind, false, offsetof(struct llama_config, field) }
+#define LLAMA(kind, field) \
+	{ \
+#field, kind, false, offsetof(struct llama_config, field) \
+	}
 
 static const struct member_row llama_rows[] = {
 	LLAMA(COUNT, dim),
@@ -111,7 +118,7 @@ static enum npu_error take_llama(const struct json_value *v, struct sim_program 
 	return llama_check(&p->llama);
 }
 
-/* --- graphs ---------------------------------------------------------------------------------- */
+/* --- graphs ----------------------------------------------------------------------------------- */
 
 struct tensor_members {
 	const char *name, *dtype;
@@ -257,7 +264,7 @@ static enum npu_error take_graphs(const struct json_value *list, struct sim_prog
 	return code;
 }
 
-/* --- the whole ------------------------------------------------------------------------------- */
+/* --- the whole -------------------------------------------------------------------------------- */
 
 struct root_members {
 	const char *format, *version, *architecture;

@@ -31,11 +31,20 @@ struct dtype_row {
 };
 
 static const struct dtype_row dtype_rows[] = {
-	{ "BOOL", DTYPE_BOOL, 1 },     { "U8", DTYPE_UINT8, 1 },      { "I8", DTYPE_INT8, 1 },
-	{ "I16", DTYPE_INT16, 2 },     { "U16", DTYPE_UINT16, 2 },    { "I32", DTYPE_INT32, 4 },
-	{ "U32", DTYPE_UINT32, 4 },    { "I64", DTYPE_INT64, 8 },     { "U64", DTYPE_UINT64, 8 },
-	{ "F16", DTYPE_FLOAT16, 2 },   { "F32", DTYPE_FLOAT32, 4 },   { "F64", DTYPE_FLOAT64, 8 },
-	{ "BF16", DTYPE_INVALID, 2 },  { "F8_E5M2", DTYPE_INVALID, 1 },
+	{ "BOOL", DTYPE_BOOL, 1 },
+	{ "U8", DTYPE_UINT8, 1 },
+	{ "I8", DTYPE_INT8, 1 },
+	{ "I16", DTYPE_INT16, 2 },
+	{ "U16", DTYPE_UINT16, 2 },
+	{ "I32", DTYPE_INT32, 4 },
+	{ "U32", DTYPE_UINT32, 4 },
+	{ "I64", DTYPE_INT64, 8 },
+	{ "U64", DTYPE_UINT64, 8 },
+	{ "F16", DTYPE_FLOAT16, 2 },
+	{ "F32", DTYPE_FLOAT32, 4 },
+	{ "F64", DTYPE_FLOAT64, 8 },
+	{ "BF16", DTYPE_INVALID, 2 },
+	{ "F8_E5M2", DTYPE_INVALID, 1 },
 	{ "F8_E4M3", DTYPE_INVALID, 1 },
 };
 

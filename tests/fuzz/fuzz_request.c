@@ -58,8 +58,9 @@ static void check_nodes(const struct json_value *v, const char *text, size_t len
 	CHECK(json_offset(v) < len);
 	switch (json_type(v)) {
 	case JSON_STRING:
-		CHECK(first == '"' && utf8_valid_prefix(json_string(v), strlen(json_string(v))) ==
-			strlen(json_string(v)));
+		CHECK(first == '"' &&
+			utf8_valid_prefix(json_string(v), strlen(json_string(v))) ==
+				strlen(json_string(v)));
 		return;
 	case JSON_NUMBER:
 		CHECK(first == '-' || (first >= '0' && first <= '9'));

@@ -30,7 +30,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		/* An artifact may be as large as it likes; a fuzzer's memory is not. */
 		for (size_t i = 0; i < p->n_graphs; i++)
 			if (total_elements(&p->graphs[i]) < 4096 && p->graphs[i].n_nodes < 64 &&
-				sim_graph_new(&p->graphs[i], weights, kernels_at(0), &g) == NPU_SUCCESS)
+				sim_graph_new(&p->graphs[i], weights, kernels_at(0), &g) ==
+					NPU_SUCCESS)
 				sim_graph_free(g);
 		safetensors_close(weights);
 	}
