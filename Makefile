@@ -163,7 +163,8 @@ coverage: ## line coverage of the unit tests (lcov)
 	@$(MAKE) --no-print-directory BUILD=build/coverage OPT="-O0 --coverage" LDFLAGS=--coverage unit
 	@lcov -q -c -d build/coverage -o build/coverage.info && lcov --summary build/coverage.info
 
-lint: ## cppcheck, and both compilers with every warning an error
+lint: ## format, cppcheck, and both compilers with every warning an error
+	@clang-format --dry-run -Werror $(shell git ls-files '*.c' '*.h')
 	@cppcheck -q --enable=warning,performance,portability --error-exitcode=1 --std=c11 -I. -D_GNU_SOURCE \
 		--suppress=missingIncludeSystem --suppressions-list=tests/cppcheck.txt core fs mountopts
 	@$(MAKE) --no-print-directory CC=clang WERROR=1 programs

@@ -23,8 +23,7 @@ int artifact_build_copy(struct artifact_build *b, const char *path, int from, st
 /* Write manifest.json: the template, which lists no files, and every file that was added. */
 int artifact_build_manifest(struct artifact_build *b, const char *template, size_t len,
 	struct fault *f);
-/* err 0: give the folder its name; else remove it. Returns err, or why it could not get its name.
- */
+/* err 0: give the folder its name; else remove it. Returns err, or why it could not get its name. */
 int artifact_build_end(struct artifact_build *b, int err, struct fault *f);
 
 #endif

@@ -1,4 +1,5 @@
-/* Immutable bytes shared by count: a request's text is held by its file and by the job that runs it. */
+/* Immutable bytes shared by count: a request's text is held by its file and by the job that runs
+ * it. */
 #ifndef NPUFS_CORE_BLOB_H
 #define NPUFS_CORE_BLOB_H
 

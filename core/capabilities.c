@@ -4,7 +4,8 @@
 
 #include "core/mem.h"
 
-/* Levels: C0 proven, C1 present but unproven, C3 planned for several boards, C4 privileged or absent. */
+/* Levels: C0 proven, C1 present but unproven, C3 planned for several boards, C4 privileged or
+ * absent. */
 struct capability {
 	const char *what, *level, *policy;
 };

@@ -22,8 +22,7 @@ void sha256_hex(const void *bytes, size_t n, char ret_hex[SHA256_HEX_SIZE]);
 struct key; /* an Ed25519 key; private or public half */
 
 int key_generate(struct key **ret);
-/* From PEM text. -EINVAL: not PEM, or not Ed25519 (or a public half where the private is needed).
- */
+/* From PEM text. -EINVAL: not PEM, or not Ed25519 (or a public half where the private is needed). */
 int key_from_private_pem(const char *pem, size_t len, struct key **ret);
 int key_from_public_pem(const char *pem, size_t len, struct key **ret);
 int key_private_pem(const struct key *k, struct buf *out);

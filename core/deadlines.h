@@ -1,5 +1,5 @@
-/* Points in time to act at, the earliest first: a binary heap of items embedded in what has a deadline. Not locked: its
- * owner is. */
+/* Points in time to act at, the earliest first: a binary heap of items embedded in what has a
+ * deadline. Not locked: its owner is. */
 #ifndef NPUFS_CORE_DEADLINES_H
 #define NPUFS_CORE_DEADLINES_H
 

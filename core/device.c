@@ -4,8 +4,9 @@
  *   opened      load, status, close
  *   loaded      queries, configure, unload
  *   configured  slots, KV, inference, status, unload (once slots are gone)
- * States of a slot: idle -> submitted -> idle (Wait returned). A submitted slot is untouchable: its host
- * memory, model and device stay valid until device_slot_wait() has come back (contract.md 5.3). */
+ * States of a slot: idle -> submitted -> idle (Wait returned). A submitted slot is untouchable: its
+ * host memory, model and device stay valid until device_slot_wait() has come back
+ * (contract.md 5.3). */
 #include "core/device.h"
 
 #include <assert.h>

@@ -1,13 +1,13 @@
 /* The accelerator behind one table of functions, and the one checked caller of it.
  *
- * `struct device_ops` mirrors the runtime's contract call by call (contract.md 2, 4-8; names of CalRT 0.7.6).
- * A backend is one file `core/device_NAME.c` with one such table and one line in device_registry.c. The
- * comment at each field is the contract: what it gives, whether it may block, whether it is
- * optional. Handles belong to the backend and are opaque here.
+ * `struct device_ops` mirrors the runtime's contract call by call (contract.md 2, 4-8; names of
+ * CalRT 0.7.6). A backend is one file `core/device_NAME.c` with one such table and one line in
+ * device_registry.c. The comment at each field is the contract: what it gives, whether it may
+ * block, whether it is optional. Handles belong to the backend and are opaque here.
  *
- * Only the device_*() functions below call a table. They check state and arguments, count every call, and
- * verify what a `void` call should have done. One thread (the engine's) uses a device; only the
- * counters and device_versions() may be read by others. */
+ * Only the device_*() functions below call a table. They check state and arguments, count every
+ * call, and verify what a `void` call should have done. One thread (the engine's) uses a device;
+ * only the counters and device_versions() may be read by others. */
 #ifndef NPUFS_CORE_DEVICE_H
 #define NPUFS_CORE_DEVICE_H
 
@@ -67,12 +67,11 @@ struct kv_seq_info {
 
 struct device_ops {
 	const char *name;
-	const char *summary; /* one line for `version` and the documents */
-	bool measuring_only; /* answers are not inference; `health` and `version` say so */
-	const char *
-		own_manifest; /* JSON of a built-in artifact for a backend that takes none; else NULL */
+	const char *summary;      /* one line for `version` and the documents */
+	bool measuring_only;      /* answers are not inference; `health` and `version` say so */
+	const char *own_manifest; /* JSON of a backend's built-in artifact; NULL: it loads others */
 
-	/* --- VirtualDevice. NULL handle and an error, never a NULL with NPU_SUCCESS. ----------------- */
+	/* --- VirtualDevice. NULL handle and an error, never a NULL with NPU_SUCCESS. */
 	enum npu_error (*create_vdevice)(const struct device_params *p,
 		struct vdevice **ret);               /* may block */
 	enum npu_error (*status)(struct vdevice *d); /* quick */
@@ -81,7 +80,7 @@ struct device_ops {
 	void (*shutdown)(
 		struct vdevice *d); /* releases it and frees the handle; nothing in flight */
 
-	/* --- Calbin. `path` is a trusted, verified folder; NULL for own_manifest. May block. --------- */
+	/* --- Calbin. `path` is a trusted, verified folder; NULL for own_manifest. May block. */
 	enum npu_error (*create_calbin)(struct vdevice *d, const char *path, struct calbin **ret);
 	void (*destroy_calbin)(struct calbin *c);
 	size_t (*model_count)(struct calbin *c); /* GetAllModels()->size(); 0 when null */
@@ -98,14 +97,15 @@ struct device_ops {
 	/* One generation at a time: AlreadyConfigured while another is. May block. */
 	enum npu_error (*configure)(struct vdevice *d, struct calbin *c, bool dump_ini);
 
-	/* --- buffers and CSRs ------------------------------------------------------------------------- */
+	/* --- buffers and CSRs */
 	enum npu_error (*create_input_buf)(struct model *m, struct inbuf **ret);
 	enum npu_error (*create_output_buf)(struct model *m, struct outbuf **ret);
 	void (*destroy_input_buf)(struct inbuf *b);
 	void (*destroy_output_buf)(struct outbuf *b);
-	/* SliceTensorByName: bytes [offset, offset+size) of the tensor are `host` from now on, which must stay valid until
-	 * the inference has been waited for; offset and size are multiples of DEVICE_SLICE_ALIGN. For inputs the bytes are read at submit, for
-	 * outputs written before Wait returns. */
+	/* SliceTensorByName: bytes [offset, offset+size) of the tensor are `host` from now on,
+	 * which must stay valid until the inference has been waited for; offset and size are
+	 * multiples of DEVICE_SLICE_ALIGN. For inputs the bytes are read at submit, for outputs
+	 * written before Wait returns. */
 	enum npu_error (*slice_input)(struct inbuf *b, const char *tensor, const void *host,
 		uint64_t offset, uint64_t size);
 	enum npu_error (*slice_output)(struct outbuf *b, const char *tensor, void *host,
@@ -116,13 +116,13 @@ struct device_ops {
 	uint32_t (*get_csr)(struct model *m,
 		const char *name); /* 0 means error OR 0: read-back tests only */
 
-	/* --- inference -------------------------------------------------------------------------------- */
+	/* --- inference */
 	enum npu_error (*infer)(struct vdevice *d, struct model *m, struct inbuf *in,
 		struct outbuf *out, enum device_task task);
 	enum npu_error (*wait)(struct outbuf *out);        /* blocks; no time-out, no cancel */
 	enum device_run (*run_status)(struct outbuf *out); /* quick */
 
-	/* --- KV manager. All NULL for a backend without KV. The void calls may fail silently. -------- */
+	/* --- KV manager. All NULL for a backend without KV. The void calls may fail silently. */
 	enum npu_error (*create_kv)(struct vdevice *d, struct calbin *c, struct kvman **ret);
 	void (*destroy_kv)(struct kvman *k);
 	bool (*kv_can_allocate)(struct kvman *k, size_t n_sequences);
@@ -164,7 +164,8 @@ enum device_call {
 	CALL_COUNT
 };
 
-/* `ops` must have every required field (else NPU_DEVICE_UNSUPPORT). Creates the device and asks its status. */
+/* `ops` must have every required field (else NPU_DEVICE_UNSUPPORT). Creates the device and asks its
+ * status. */
 enum npu_error device_open(const struct device_ops *ops, const struct device_params *p,
 	struct device **ret);
 /* Nothing may be configured, loaded or in flight. NULL is fine. */
@@ -175,8 +176,8 @@ void device_versions(const struct device *d, struct device_info *ret); /* as rea
 uint64_t device_calls(enum device_call call); /* in this process, for metrics and tests */
 const char *device_call_name(enum device_call call);
 
-/* Load a verified folder; configure it (status is asked again). One at a time: a second load is refused here
- * with NPU_ALREADY_CONFIGURED and does not reach the backend. */
+/* Load a verified folder; configure it (status is asked again). One at a time: a second load is
+ * refused here with NPU_ALREADY_CONFIGURED and does not reach the backend. */
 enum npu_error device_load(struct device *d, const char *path);
 enum npu_error device_configure(struct device *d);
 /* In the order of contract.md 2: KV, reset configuration, calbin. All slots must be gone. */
@@ -189,7 +190,8 @@ void device_llm_info(struct device *d, struct llm_info *ret);
 const char *device_calbin_version(struct device *d);
 void device_golden(struct device *d, const char *model, struct buf *ret_in, struct buf *ret_out);
 
-/* Slots. Host memory given to device_slot_in/out must stay valid until device_slot_wait has returned. */
+/* Slots. Host memory given to device_slot_in/out must stay valid until device_slot_wait has
+ * returned. */
 enum npu_error device_slot_new(struct device *d, struct model *m, struct slot **ret);
 void device_slot_free(struct slot *s); /* NULL is fine; never while in flight */
 enum npu_error device_slot_in(struct slot *s, size_t input, const void *host, size_t capacity,
@@ -203,7 +205,8 @@ enum npu_error device_slot_submit(struct slot *s);
 enum npu_error device_slot_wait(struct slot *s);
 void device_slot_reset(struct slot *s); /* forget all host memory; not while in flight */
 
-/* KV of the configured calbin. Every void call is verified: NPU_NOT_EXPECTED when it did not happen. */
+/* KV of the configured calbin. Every void call is verified: NPU_NOT_EXPECTED when it did not
+ * happen. */
 enum npu_error device_kv_open(struct device *d);
 bool device_kv_can_allocate(struct device *d);
 enum npu_error device_kv_allocate(struct device *d, int32_t seq);

@@ -127,50 +127,23 @@ static enum npu_error create_vdevice(const struct device_params *p, struct vdevi
 	"{\"name\":\"" name "\",\"dtype\":\"" dtype "\",\"shape\":[" TEXT_OF(n) "]}"
 #define LOGITS TENSOR("logits", "float32", VOCAB)
 
+/* clang-format off */
 static const char manifest[] =
 	"{\"schema\":\"npufs-manifest-1\",\"kind\":\"llm\","
 	"\"description\":\"answers every request with its own prompt; for measuring only\","
 	"\"calbin_version\":\"0.7.6\",\"compatible\":{\"runtime\":[\"0.7.6\"]},"
-	"\"batch\":1,\"context_limit\":" TEXT_OF(
-		CONTEXT) ","
-			 "\"tokenizer\":{\"type\":\"bytes\",\"vocab_size\":" TEXT_OF(
-				 VOCAB) ",\"prefix\":[],"
-					"\"suffix\":[" TEXT_OF(END_TOKEN) "],\"stop\":[" TEXT_OF(
-						END_TOKEN) "]},"
-							   "\"defaults\":{\"temperature\":0},"
-							   "\"example\":{\"prompt\":\"hello\"},"
-							   "\"programs\":["
-							   "{\"name\":\"prefill\",\"inputs\":"
-							   "[" TENSOR("tokens", "int32",
-								   UBATCH) "],"
-									   "\"outputs\":[" LOGITS
-									   "]," CSRS "},"
-									   "{\"name\":\"decode\","
-									   "\"inputs\":[" TENSOR(
-										   "tokens",
-										   "int32",
-										   1) "],"
-										      "\"outputs\":"
-										      "[" LOGITS
-										      "]," CSRS "},"
-										      "{\"name\":"
-										      "\"kv_"
-										      "update\","
-										      "\"inputs\":["
-										      "],"
-										      "\"outputs\":"
-										      "[" TENSOR(
-											      "kv_"
-											      "leng"
-											      "th",
-											      "int3"
-											      "2",
-											      1) "]"
-												 "," CSRS
-												 "}"
-												 "]"
-												 ","
-												 "\"files\":[]}";
+	"\"batch\":1,\"context_limit\":" TEXT_OF(CONTEXT) ","
+	"\"tokenizer\":{\"type\":\"bytes\",\"vocab_size\":" TEXT_OF(VOCAB) ",\"prefix\":[],"
+	"\"suffix\":[" TEXT_OF(END_TOKEN) "],\"stop\":[" TEXT_OF(END_TOKEN) "]},"
+	"\"defaults\":{\"temperature\":0},\"example\":{\"prompt\":\"hello\"},"
+	"\"programs\":["
+	"{\"name\":\"prefill\",\"inputs\":[" TENSOR("tokens", "int32", UBATCH) "],"
+	"\"outputs\":[" LOGITS "]," CSRS "},"
+	"{\"name\":\"decode\",\"inputs\":[" TENSOR("tokens", "int32", 1) "],"
+	"\"outputs\":[" LOGITS "]," CSRS "},"
+	"{\"name\":\"kv_update\",\"inputs\":[],\"outputs\":[" TENSOR("kv_length", "int32", 1) "],"
+	CSRS "}],\"files\":[]}";
+/* clang-format on */
 
 const struct device_ops device_null_ops = {
 	.name = "null",

@@ -1,8 +1,9 @@
-/* The engine: takes jobs, runs them on the one device, and is the only one who ends them (with the user, who
- * cancels). It has two threads of its own, the device's and one that keeps the deadlines while the device works or
- * hangs; nothing here blocks its callers.
+/* The engine: takes jobs, runs them on the one device, and is the only one who ends them (with the
+ * user, who cancels). It has two threads of its own, the device's and one that keeps the deadlines
+ * while the device works or hangs; nothing here blocks its callers.
  *
- *   request -> admission -> a queue per model -> sequences in turn -> checks -> delivery (design.md 3) */
+ *   request -> admission -> a queue per model -> sequences in turn -> checks -> delivery (design.md
+ * 3) */
 #ifndef NPUFS_CORE_ENGINE_H
 #define NPUFS_CORE_ENGINE_H
 
@@ -22,25 +23,26 @@ struct engine_config {
 
 struct engine;
 
-/* Starts the thread, which verifies the artifacts, opens the device and makes the default model ready; health tells how
- * far it is. `models` and `health` must outlive the engine. */
+/* Starts the thread, which verifies the artifacts, opens the device and makes the default model
+ * ready; health tells how far it is. `models` and `health` must outlive the engine. */
 int engine_new(const struct engine_config *c, struct models *models, struct health *health,
 	struct engine **ret);
 
-/* No new jobs from now on (health: draining); waits up to `drain_ms` for those it has, ends the rest with
- * -ESHUTDOWN, tears down in the contract's order and joins the thread. Every job that was submitted has ended when it
- * returns; later ones are refused. Once. */
+/* No new jobs from now on (health: draining); waits up to `drain_ms` for those it has, ends the
+ * rest with -ESHUTDOWN, tears down in the contract's order and joins the thread. Every job that was
+ * submitted has ended when it returns; later ones are refused. Once. */
 void engine_stop(struct engine *e, int64_t drain_ms);
 void engine_free(struct engine *e); /* after engine_stop(); NULL is fine */
 
-/* May this user start another job? -EAGAIN queue full, -EDQUOT the user's share, -EROFS draining, or why the
- * engine cannot run any. */
+/* May this user start another job? -EAGAIN queue full, -EDQUOT the user's share, -EROFS draining,
+ * or why the engine cannot run any. */
 int engine_admit(struct engine *e, uint32_t uid, struct fault *f);
 
 /* A parsed request's model; -ENOENT when there is none, or the model's own failure. */
 int engine_model(struct engine *e, const struct request *req, struct fault *f);
 
-/* Queue a job that is still being written: it takes its own count. On failure the job is not ended. */
+/* Queue a job that is still being written: it takes its own count. On failure the job is not ended.
+ */
 int engine_submit(struct engine *e, struct job *j, const struct job_order *order, struct fault *f);
 
 /* Ask for its end: it is answered as cancelled at once; the device may run on for a step. */

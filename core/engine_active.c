@@ -1,5 +1,6 @@
-/* The jobs on the device. Each takes one step in turn. A job that ended otherwise meanwhile (cancelled, past its
- * deadline) leaves at its next turn, and what it holds on the device is given back then. */
+/* The jobs on the device. Each takes one step in turn. A job that ended otherwise meanwhile
+ * (cancelled, past its deadline) leaves at its next turn, and what it holds on the device is given
+ * back then. */
 #include "core/engine_impl.h"
 
 #include <errno.h>
@@ -51,7 +52,8 @@ void engine_end_active(struct engine *e, const struct fault *why)
 	}
 }
 
-/* The table of errors says how far a failure reaches: beyond its job, the generation is opened anew. */
+/* The table of errors says how far a failure reaches: beyond its job, the generation is opened
+ * anew. */
 static void fail_job(struct engine *e, struct job *j, const struct fault *why)
 {
 	struct fault others = FAULT_NONE;

@@ -1,9 +1,10 @@
 /* The engine's dealings with the device: opening, swapping generations, recovery.
  *
- *   starting   artifacts are verified, the device opened, the default model configured and warmed up
- *   ready      a generation serves; degraded: it does, and some other artifact of the store is unusable
- *   recovering the generation is torn down and opened anew, golden run included
- *   failed     nothing serves and nothing will without an operator; jobs are refused */
+ *   starting    artifacts are verified, the device opened, the default model configured, warmed up
+ *   ready       a generation serves
+ *   degraded    it does, and another artifact of the store is unusable
+ *   recovering  the generation is torn down and opened anew, golden run included
+ *   failed      nothing serves and nothing will without an operator; jobs are refused */
 #include "core/engine_impl.h"
 
 #include <errno.h>

@@ -73,8 +73,8 @@ void engine_end_waiting(struct engine *e, int model, const struct fault *why);
 
 /* --- engine_device.c -------------------------------------------------------------------------- */
 void engine_open(struct engine *e);
-/* Make `model` the configured one; nothing may be active. On failure the model is FAILED and its waiting
- * jobs are ended. */
+/* Make `model` the configured one; nothing may be active. On failure the model is FAILED and its
+ * waiting jobs are ended. */
 void engine_swap(struct engine *e, int model);
 /* After an error that reached beyond its job: nothing may be active. */
 void engine_recover(struct engine *e, const struct fault *why);

@@ -1,5 +1,6 @@
-/* The device's thread. Each round: decide which model the device serves, fill it with waiting jobs of that model, one
- * step for every job on it. It sleeps only when there is neither a job on the device nor one waiting. */
+/* The device's thread. Each round: decide which model the device serves, fill it with waiting jobs
+ * of that model, one step for every job on it. It sleeps only when there is neither a job on the
+ * device nor one waiting. */
 #include "core/engine_impl.h"
 
 #include <errno.h>
@@ -37,8 +38,8 @@ static bool other_waits_locked(const struct engine *e, int *ret_model)
 	return false;
 }
 
-/* Which model to serve: the configured one while it has jobs, and not longer than ENGINE_SWAP_AFTER jobs while
- * others wait. -1: none waits. */
+/* Which model to serve: the configured one while it has jobs, and not longer than ENGINE_SWAP_AFTER
+ * jobs while others wait. -1: none waits. */
 static int choose_model(struct engine *e)
 {
 	int other = -1;

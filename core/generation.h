@@ -1,5 +1,5 @@
-/* A generation: one artifact loaded, validated, configured and warmed up on the device; immutable from then on.
- * One exists at a time. The engine's thread owns it (contract.md 2, 3). */
+/* A generation: one artifact loaded, validated, configured and warmed up on the device; immutable
+ * from then on. One exists at a time. The engine's thread owns it (contract.md 2, 3). */
 #ifndef NPUFS_CORE_GENERATION_H
 #define NPUFS_CORE_GENERATION_H
 
@@ -17,13 +17,14 @@ struct generation {
 	int32_t next_sequence;
 };
 
-/* load, validate, configure, status, buffers, KV, golden warm-up. `artifact` NULL: the backend's own manifest.
- * On failure everything is undone and `f` says which step failed and why, with f->device set. */
+/* load, validate, configure, status, buffers, KV, golden warm-up. `artifact` NULL: the backend's
+ * own manifest. On failure everything is undone and `f` says which step failed and why, with
+ * f->device set. */
 int generation_open(struct device *d, const struct manifest *m, const struct artifact *artifact,
 	uint64_t number, struct generation **ret, struct fault *f);
 
-/* Nothing may be in flight. Buffers, KV, configuration, calbin: in this order. NULL is fine. Returns the
- * error of the reset, if any; the generation is gone either way. */
+/* Nothing may be in flight. Buffers, KV, configuration, calbin: in this order. NULL is fine.
+ * Returns the error of the reset, if any; the generation is gone either way. */
 enum npu_error generation_close(struct generation *g);
 
 /* The golden runs again, on a configured generation with nothing in flight. */

@@ -1,5 +1,5 @@
-/* The daemon's state of health: one word, a reason and what an operator wants to know. Set by the engine's thread, read by
- * anyone in microseconds, also while the device hangs. */
+/* The daemon's state of health: one word, a reason and what an operator wants to know. Set by the
+ * engine's thread, read by anyone in microseconds, also while the device hangs. */
 #ifndef NPUFS_CORE_HEALTH_H
 #define NPUFS_CORE_HEALTH_H
 

@@ -1,5 +1,5 @@
-/* The checked inference: the one way to the device (contract.md 5). A `program` is one of the configured
- * calbin's programs together with a slot and host memory for each of its tensors. */
+/* The checked inference: the one way to the device (contract.md 5). A `program` is one of the
+ * configured calbin's programs together with a slot and host memory for each of its tensors. */
 #ifndef NPUFS_CORE_INFER_H
 #define NPUFS_CORE_INFER_H
 
@@ -8,17 +8,19 @@
 
 struct program; /* dies with its generation */
 
-/* `spec` is borrowed and must outlive the program; it must already have been validated against the device. */
+/* `spec` is borrowed and must outlive the program; it must already have been validated against the
+ * device. */
 enum npu_error program_new(struct device *d, const struct program_spec *spec, struct program **ret);
 void program_free(struct program *p); /* NULL is fine */
 
 const struct program_spec *program_spec_of(const struct program *p);
-/* Host memory of one tensor, tensor_bytes() long. Inputs are written before infer_checked(), outputs read
- * after it succeeded. */
+/* Host memory of one tensor, tensor_bytes() long. Inputs are written before infer_checked(),
+ * outputs read after it succeeded. */
 void *program_input(struct program *p, size_t i);
 const void *program_output(const struct program *p, size_t i);
 
-/* How far an inference's failure reached: whether the device has seen it decides about KV and buffers. */
+/* How far an inference's failure reached: whether the device has seen it decides about KV and
+ * buffers. */
 enum infer_stage { INFER_NOT_SUBMITTED, INFER_SUBMITTED, INFER_OUTPUT_REFUSED, INFER_DONE };
 
 struct infer_result {
@@ -27,8 +29,9 @@ struct infer_result {
 	const char *what; /* static text: which step failed */
 };
 
-/* Run it: bind buffers, set both lengths (cur > 0) or none (cur == 0), submit, wait, status, numeric checks.
- * Blocks until the device is done; no lock may be held. Output is valid only at INFER_DONE. */
+/* Run it: bind buffers, set both lengths (cur > 0) or none (cur == 0), submit, wait, status,
+ * numeric checks. Blocks until the device is done; no lock may be held. Output is valid only at
+ * INFER_DONE. */
 struct infer_result infer_checked(struct program *p, uint32_t past, uint32_t cur);
 
 #endif

@@ -1,6 +1,6 @@
-/* Every end of a job goes through job_end(): under the lock it decides who was first, stores the result and takes
- * the list of waiters off; without the lock it wakes them. A waiter is therefore woken once, by whoever took it off
- * the list, or taken back by job_unwait(), never both. */
+/* Every end of a job goes through job_end(): under the lock it decides who was first, stores the
+ * result and takes the list of waiters off; without the lock it wakes them. A waiter is therefore
+ * woken once, by whoever took it off the list, or taken back by job_unwait(), never both. */
 #include "core/job.h"
 
 #include <assert.h>

@@ -1,6 +1,7 @@
-/* One run of one request: its states, its results and those who wait for them. A job is made with its request
- * file and ends exactly once; a new run of the same file is a new job, so that readers and results belong to one
- * run. Counted; any thread may hold it. What changes is guarded by the job's own lock. */
+/* One run of one request: its states, its results and those who wait for them. A job is made with
+ * its request file and ends exactly once; a new run of the same file is a new job, so that readers
+ * and results belong to one run. Counted; any thread may hold it. What changes is guarded by the
+ * job's own lock. */
 #ifndef NPUFS_CORE_JOB_H
 #define NPUFS_CORE_JOB_H
 
@@ -15,7 +16,8 @@
 #include "core/fault.h"
 #include "core/queue.h"
 
-/* writing -> queued -> running -> done | failed | cancelled | expired; every state may go to the last four. */
+/* writing -> queued -> running -> done | failed | cancelled | expired; every state may go to the
+ * last four. */
 enum job_state {
 	JOB_WRITING,
 	JOB_QUEUED,
@@ -34,8 +36,8 @@ enum job_result { JOB_OUT, JOB_ERR, JOB_STREAM };
 
 struct job;
 
-/* Somebody who waits for a job; embedded by the owner. wake() is called once, without any lock, from the
- * thread that made the wait end; after it the job no longer knows the waiter. */
+/* Somebody who waits for a job; embedded by the owner. wake() is called once, without any lock,
+ * from the thread that made the wait end; after it the job no longer knows the waiter. */
 struct job_waiter {
 	enum job_result what;
 	size_t offset; /* of a stream: wake when there is more than this */
@@ -114,8 +116,9 @@ struct job_outcome {
 	struct buf *out; /* taken: what .out holds; NULL: the stream's text is the output */
 };
 
-/* Ends the job unless it has ended: the first one wins, true for it. All waiters are woken before it returns.
- * No lock may be held. `outcome` with JOB_DONE, `why` with the others; -EAGAIN in it becomes -EBUSY. */
+/* Ends the job unless it has ended: the first one wins, true for it. All waiters are woken before
+ * it returns. No lock may be held. `outcome` with JOB_DONE, `why` with the others; -EAGAIN in it
+ * becomes -EBUSY. */
 bool job_end(struct job *j, enum job_state state, const struct job_outcome *outcome,
 	const struct fault *why);
 
@@ -125,8 +128,9 @@ bool job_wait(struct job *j, struct job_waiter *w);
 bool job_unwait(struct job *j, struct job_waiter *w);
 bool job_ripe(struct job *j, enum job_result what, size_t offset);
 
-/* Copy up to size bytes of a result. Of .out and .err only once the job has ended. Returns the count, 0 at the
- * end, the job's negative errno for .out and .stream of a job that did not end well. */
+/* Copy up to size bytes of a result. Of .out and .err only once the job has ended. Returns the
+ * count, 0 at the end, the job's negative errno for .out and .stream of a job that did not end
+ * well. */
 ssize_t job_read(struct job *j, enum job_result what, size_t offset, char *ret, size_t size);
 
 /* The text of STEM.err. */

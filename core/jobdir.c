@@ -216,7 +216,8 @@ void jobdir_attr(struct jobdir *d, struct tree_node *n, enum job_row row, struct
 	ret->atime = ret->mtime = ret->ctime = last_change(&v);
 }
 
-/* A node the kernel may still name though it is gone: ESTALE makes the kernel look the name up again. */
+/* A node the kernel may still name though it is gone: ESTALE makes the kernel look the name up
+ * again. */
 static int find_ref(struct jobdir *d, const struct cred *c, struct jobdir_ref ref,
 	struct tree_node **ret)
 {

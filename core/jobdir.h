@@ -1,14 +1,17 @@
-/* The folder jobs/: what users may do there and what it sets going (design.md 2). It knows users, modes and names on
- * one side and the engine on the other; it knows nothing of FUSE, and nothing here waits.
+/* The folder jobs/: what users may do there and what it sets going (design.md 2). It knows users,
+ * modes and names on one side and the engine on the other; it knows nothing of FUSE, and nothing
+ * here waits.
  *
- * Every function takes the caller's credentials and checks them, search permission on every folder above included.
- * Errors are negative errnos as Linux gives them on a local file system, and beside those:
- *   EBUSY      writing a request that is queued or running, or that another has open for writing
- *   EEXIST     a request with that stem is there under another suffix
- *   EPERM      a name of a result, a link or a device file; a folder with a request's name
- *   EOPNOTSUPP a batch (.jsonl)
- *   EAGAIN, EDQUOT, EROFS, ...  the engine does not take requests (engine_admit)
- *   ENOSPC     a limit of the folder; EFBIG a file too large; EMLINK folders too deep */
+ * Every function takes the caller's credentials and checks them, search permission on every folder
+ * above included. Errors are negative errnos as Linux gives them on a local file system, and beside
+ * those:
+ *
+ *   EBUSY       writing a request that is queued or running, or that another writes
+ *   EEXIST      a request with that stem is there under another suffix
+ *   EPERM       a name of a result, a link, a device file; a folder with a request's name
+ *   EOPNOTSUPP  a batch (.jsonl)
+ *   ENOSPC      a limit of the folder; EFBIG a file too large; EMLINK folders too deep
+ *   EAGAIN, EDQUOT, EROFS, ...  the engine does not take requests (engine_admit) */
 #ifndef NPUFS_CORE_JOBDIR_H
 #define NPUFS_CORE_JOBDIR_H
 
@@ -27,8 +30,9 @@ struct jobdir_limits {
 	uint32_t umask; /* bits taken from the mode of a new file */
 };
 
-/* A file or folder, or one of a request's results (row > 0). A result belongs to one run: after another run its ref
- * is ESTALE, so that what the kernel keeps of it is never taken for the new one's. */
+/* A file or folder, or one of a request's results (row > 0). A result belongs to one run: after
+ * another run its ref is ESTALE, so that what the kernel keeps of it is never taken for the new
+ * one's. */
 #define JOBDIR_RUNS 8192
 struct jobdir_ref {
 	uint64_t id;
@@ -86,9 +90,9 @@ int jobdir_rmdir(struct jobdir *d, const struct cred *c, uint64_t dir, const cha
 int jobdir_rename(struct jobdir *d, const struct cred *c, uint64_t from_dir, const char *from,
 	uint64_t to_dir, const char *to, bool no_replace);
 
-/* Every entry of a folder from place `from` on (0 at first), until `each` says false; `next` is the place after
- * it. `each` must only copy: it is called under the folder's lock. Who may list was asked when the folder was
- * opened (jobdir_may_list). */
+/* Every entry of a folder from place `from` on (0 at first), until `each` says false; `next` is the
+ * place after it. `each` must only copy: it is called under the folder's lock. Who may list was
+ * asked when the folder was opened (jobdir_may_list). */
 struct jobdir_entry {
 	const char *name;
 	struct jobdir_ref ref;
@@ -114,13 +118,15 @@ ssize_t jobdir_read(struct jobdir *d, struct jobdir_file *f, uint64_t offset, ch
 /* 0: all was written. A refused request is an error though its bytes are kept. */
 int jobdir_write(struct jobdir *d, struct jobdir_file *f, uint64_t offset, const char *bytes,
 	size_t size);
-/* close(2) by one holder: repeats a refusal for those who look. To the opener itself (not to a child that inherited the
- * descriptor and closes it in the middle) an unfinished document is one too. */
+/* close(2) by one holder: repeats a refusal for those who look. To the opener itself (not to a
+ * child that inherited the descriptor and closes it in the middle) an unfinished document is one
+ * too. */
 int jobdir_flush(struct jobdir *d, struct jobdir_file *f, bool opener);
 /* The last close: a request that was written is handed to the engine. */
 void jobdir_release(struct jobdir *d, struct jobdir_file *f);
 
-/* How many bytes a result of that run has now; 0 while it is not complete. `v` is the run as it is. */
+/* How many bytes a result of that run has now; 0 while it is not complete. `v` is the run as it is.
+ */
 uint64_t jobdir_result_size(struct jobdir *d, struct job *j, enum job_row row,
 	const struct job_view *v);
 /* The text of STEM.status of that run. */

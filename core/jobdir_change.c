@@ -233,9 +233,9 @@ static int move_check(struct jobdir *d, const struct cred *c, const struct move 
 	return err ? err : stem_check(d, m);
 }
 
-/* A request that keeps its kind keeps its run, wherever it goes. Any other file that becomes a request starts a
- * run; one that ceases to be a request loses it. A run that waits for its first bytes under the new name is
- * taken over, so that its readers get what they wait for. */
+/* A request that keeps its kind keeps its run, wherever it goes. Any other file that becomes a
+ * request starts a run; one that ceases to be a request loses it. A run that waits for its first
+ * bytes under the new name is taken over, so that its readers get what they wait for. */
 static int settle_run(struct tree_node *n, enum name_class was, struct job *waiting,
 	struct job **ret_dropped)
 {

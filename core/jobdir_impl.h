@@ -66,10 +66,11 @@ struct job *jobdir_take_job(struct tree_node *n);
 void jobdir_drop_job(struct jobdir *d,
 	struct job *j); /* cancel and put; NULL is fine; no lock held */
 
-/* Hand the present content over, unless it is empty. Called without the lock, with a count of the job. */
+/* Hand the present content over, unless it is empty. Called without the lock, with a count of the
+ * job. */
 struct submission {
-	struct job *
-		job; /* counted; NULL: nothing to do. Handed over once: jobdir_idle() says -EBUSY from then on */
+	struct job *job; /* counted; NULL: nothing to do. Handed over once: jobdir_idle() says
+			    -EBUSY from then on */
 	struct blob *content;
 	struct fault fault; /* found while it was written */
 	bool judged;

@@ -1,5 +1,5 @@
-/* From a written file to a queued job. What is decided under the folder's lock is only what there is to hand over
- * (jobdir_prepare); parsing, checking and queueing happen without it. */
+/* From a written file to a queued job. What is decided under the folder's lock is only what there
+ * is to hand over (jobdir_prepare); parsing, checking and queueing happen without it. */
 #include <errno.h>
 
 #include "core/jobdir_impl.h"

@@ -1,5 +1,5 @@
-/* What a name in jobs/ means (design.md 2). STEM.txt, STEM.json and STEM.jsonl are requests, STEM.out, .err, .status
- * and .stream results, everything else (dot files included) inert. */
+/* What a name in jobs/ means (design.md 2). STEM.txt, STEM.json and STEM.jsonl are requests,
+ * STEM.out, .err, .status and .stream results, everything else (dot files included) inert. */
 #ifndef NPUFS_CORE_JOBNAME_H
 #define NPUFS_CORE_JOBNAME_H
 
@@ -19,8 +19,8 @@ struct jobname {
 
 #define JOBNAME_MAX 255
 
-/* Classify. -ENAMETOOLONG past 255 bytes, or where a result's name would be; -EILSEQ not UTF-8; -EINVAL control
- * characters. */
+/* Classify. -ENAMETOOLONG past 255 bytes, or where a result's name would be; -EILSEQ not UTF-8;
+ * -EINVAL control characters. */
 int jobname_parse(const char *name, struct jobname *ret);
 
 /* Classify without judging: for names that only are looked for. */

@@ -1,8 +1,8 @@
 /* Strict JSON over cJSON (json.c is the only file that includes it): UTF-8 without NUL, depth at
  * most JSON_MAX_DEPTH, no duplicate keys, no trailing bytes, numbers by the grammar of RFC 8259 and
- * finite, integers of 64 bits exact. A byte order mark at the start and CRLF are accepted; \u0000 and
- * half a surrogate pair are not. Numbers are read and printed by strtod and printf: the C locale is
- * assumed. */
+ * finite, integers of 64 bits exact. A byte order mark at the start and CRLF are accepted; \u0000
+ * and half a surrogate pair are not. Numbers are read and printed by strtod and printf: the C
+ * locale is assumed. */
 #ifndef NPUFS_CORE_JSON_H
 #define NPUFS_CORE_JSON_H
 
@@ -44,8 +44,9 @@ enum json_verdict json_scan(struct json_scanner *s, const char *bytes, size_t n)
 
 /* --- documents -------------------------------------------------------------------------------- */
 
-/* Parse a whole document. On failure returns -EINVAL (-EILSEQ for bytes that are not UTF-8, -ENOMEM)
- * and fills `f` with offset and reason; UTF-16 and UTF-32 are named. Free the root with json_free(). */
+/* Parse a whole document. On failure returns -EINVAL (-EILSEQ for bytes that are not UTF-8,
+ * -ENOMEM) and fills `f` with offset and reason; UTF-16 and UTF-32 are named. Free the root with
+ * json_free(). */
 int json_parse(const char *text, size_t len, struct json_value **ret, struct fault *f);
 void json_free(struct json_value *root); /* NULL is fine */
 
@@ -65,7 +66,8 @@ bool json_bool(const struct json_value *v);
 double json_double(const struct json_value *v); /* of a number */
 /* As it was written when that is more than a double holds, else the shortest that reads back. */
 const char *json_number_text(const struct json_value *v, char ret[JSON_MAX_NUMBER + 1]);
-/* An integer, exact: "1.0" and "1e3" are 1 and 1000; -ERANGE outside the type, -EINVAL not integral. */
+/* An integer, exact: "1.0" and "1e3" are 1 and 1000; -ERANGE outside the type, -EINVAL not
+ * integral. */
 int json_int64(const struct json_value *v, int64_t *ret);
 int json_uint64(const struct json_value *v, uint64_t *ret);
 

@@ -1,6 +1,6 @@
-/* The models a store offers: which aliases there are is fixed at start, what is known of each is learned on the
- * engine's thread (verification reads every file) and read by anyone. An entry that was verified keeps its
- * manifest and tokenizer until the end. */
+/* The models a store offers: which aliases there are is fixed at start, what is known of each is
+ * learned on the engine's thread (verification reads every file) and read by anyone. An entry that
+ * was verified keeps its manifest and tokenizer until the end. */
 #ifndef NPUFS_CORE_MODELS_H
 #define NPUFS_CORE_MODELS_H
 
@@ -41,7 +41,8 @@ const char *model_state_name(enum model_state s);
 
 /* --- for the engine's thread ------------------------------------------------------------------ */
 
-/* Verify the artifact and make its tokenizer: AVAILABLE, or FAILED with its fault, which is returned. */
+/* Verify the artifact and make its tokenizer: AVAILABLE, or FAILED with its fault, which is
+ * returned. */
 int models_verify(struct models *m, int index, struct fault *f);
 void models_set_state(struct models *m, int index, enum model_state s, uint64_t generation,
 	const struct fault *why);

@@ -1,6 +1,6 @@
-/* A ring of users, each with one list ordered by priority and arrival. A user is in the ring exactly while
- * something of theirs waits; pop takes the head of the user whose turn it is and passes the turn on.
- * Insertion walks back from the tail, so equal priorities cost nothing. */
+/* A ring of users, each with one list ordered by priority and arrival. A user is in the ring
+ * exactly while something of theirs waits; pop takes the head of the user whose turn it is and
+ * passes the turn on. Insertion walks back from the tail, so equal priorities cost nothing. */
 #include "core/queue.h"
 
 #include <errno.h>

@@ -1,5 +1,6 @@
-/* Jobs that wait for one model: fair by user, then by priority, then first come first served. Users take turns, so
- * one with ten thousand jobs delays another's first by one job. Not locked: its owner is. */
+/* Jobs that wait for one model: fair by user, then by priority, then first come first served. Users
+ * take turns, so one with ten thousand jobs delays another's first by one job. Not locked: its
+ * owner is. */
 #ifndef NPUFS_CORE_QUEUE_H
 #define NPUFS_CORE_QUEUE_H
 
@@ -31,8 +32,8 @@ static inline bool queue_waits(const struct queue_item *item)
 	return item->user != NULL;
 }
 
-/* How many are taken before `item` if nobody else comes; 0 = it is next. Counted up to QUEUE_POSITION_MAX, so that
- * asking for it costs no more than that plus the number of users. */
+/* How many are taken before `item` if nobody else comes; 0 = it is next. Counted up to
+ * QUEUE_POSITION_MAX, so that asking for it costs no more than that plus the number of users. */
 #define QUEUE_POSITION_MAX 1000
 size_t queue_position(const struct queue *q, const struct queue_item *item);
 

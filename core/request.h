@@ -56,8 +56,8 @@ struct request_field {
 };
 const struct request_field *request_fields(size_t *ret_n);
 
-/* STEM.txt: the bytes are the prompt, UTF-8 without NUL; a byte order mark at the start and exactly one
- * final line end (LF or CRLF) are dropped, nothing else. An empty prompt is -EINVAL. */
+/* STEM.txt: the bytes are the prompt, UTF-8 without NUL; a byte order mark at the start and exactly
+ * one final line end (LF or CRLF) are dropped, nothing else. An empty prompt is -EINVAL. */
 int request_from_text(const char *text, size_t len, struct request **ret, struct fault *f);
 
 /* STEM.json: an object of the fields of request.def. -EINVAL, -EILSEQ for bytes that are not UTF-8,

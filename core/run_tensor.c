@@ -1,5 +1,5 @@
-/* Tensors: one checked inference of the artifact's only program. Inputs are matched by name, and type and shape must be
- * the manifest's; the output is a KServe-like document. */
+/* Tensors: one checked inference of the artifact's only program. Inputs are matched by name, and
+ * type and shape must be the manifest's; the output is a KServe-like document. */
 #include "core/run.h"
 
 #include <errno.h>

@@ -1,10 +1,11 @@
-/* Text: encode, prefill in micro-batches, then decode token by token until a stop token, a stop string or a limit.
+/* Text: encode, prefill in micro-batches, then decode token by token until a stop token, a stop
+ * string or a limit.
  *
  *   fed < n_tokens   the next micro-batch of what is not on the device yet
  *   fed == n_tokens  the last logits choose the next token, which joins `tokens`
  *
- * so prefill and decode are one loop: each step feeds what is missing and, when nothing of the prompt is
- * left, picks. The picked token is fed by the next step; the last one never is. */
+ * so prefill and decode are one loop: each step feeds what is missing and, when nothing of the
+ * prompt is left, picks. The picked token is fed by the next step; the last one never is. */
 #include "core/run.h"
 
 #include <errno.h>
@@ -96,7 +97,8 @@ static int bound_lengths(struct run_text *t, struct fault *f)
 	return 0;
 }
 
-/* A seed for a request that gives none: no secret, but never the same twice. Only the engine's thread asks. */
+/* A seed for a request that gives none: no secret, but never the same twice. Only the engine's
+ * thread asks. */
 static int fresh_seed(uint64_t *ret)
 {
 	static uint64_t state;

@@ -1,6 +1,6 @@
-/* One sequence of tokens with its KV on the device. Its committed length only grows by an inference that passed
- * every check; after any failure the KV is brought back to the committed length and verified, or the
- * sequence is freed and marked lost (contract.md 8). */
+/* One sequence of tokens with its KV on the device. Its committed length only grows by an inference
+ * that passed every check; after any failure the KV is brought back to the committed length and
+ * verified, or the sequence is freed and marked lost (contract.md 8). */
 #ifndef NPUFS_CORE_SEQUENCE_H
 #define NPUFS_CORE_SEQUENCE_H
 
@@ -19,12 +19,13 @@ struct sequence {
 enum npu_error sequence_open(struct generation *g, struct sequence *ret);
 enum npu_error sequence_close(struct generation *g, struct sequence *s);
 
-/* Run `p` (prefill or decode) on the `cur` tokens already in its input 0, then kv_update, then commit. */
+/* Run `p` (prefill or decode) on the `cur` tokens already in its input 0, then kv_update, then
+ * commit. */
 struct infer_result sequence_run(struct generation *g, struct sequence *s, struct program *p,
 	uint32_t cur);
 
-/* Feed `n` tokens, 1 <= n <= g->ubatch, and point *ret_logits to g->vocab floats for what follows the last
- * of them, valid until the next run on this generation. */
+/* Feed `n` tokens, 1 <= n <= g->ubatch, and point *ret_logits to g->vocab floats for what follows
+ * the last of them, valid until the next run on this generation. */
 struct infer_result sequence_feed(struct generation *g, struct sequence *s, const int32_t *tokens,
 	uint32_t n, const float **ret_logits);
 

@@ -1,5 +1,5 @@
-/* Where the bytes of files in jobs/ are kept. This interface is all that the folder knows of it; in memory here
- * (core/spool_mem.c). One thread at a time uses one file. */
+/* Where the bytes of files in jobs/ are kept. This interface is all that the folder knows of it; in
+ * memory here (core/spool_mem.c). One thread at a time uses one file. */
 #ifndef NPUFS_CORE_SPOOL_H
 #define NPUFS_CORE_SPOOL_H
 

@@ -1,5 +1,5 @@
-/* Files in memory. A file is either being written (bytes in `buf`) or at rest (bytes in `blob`, shared with whoever
- * froze it); the first write after a freeze copies back. */
+/* Files in memory. A file is either being written (bytes in `buf`) or at rest (bytes in `blob`,
+ * shared with whoever froze it); the first write after a freeze copies back. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

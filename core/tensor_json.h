@@ -1,4 +1,5 @@
-/* Tensor descriptions as JSON: the one spelling of name, type and shape in everything this project writes. */
+/* Tensor descriptions as JSON: the one spelling of name, type and shape in everything this project
+ * writes. */
 #ifndef NPUFS_CORE_TENSOR_JSON_H
 #define NPUFS_CORE_TENSOR_JSON_H
 

@@ -1,7 +1,7 @@
-/* Two hash tables (ids; names within a folder) and, for each folder, an array of entries in order of linking. A place
- * in a listing is an entry's number, never an index: numbers only grow, so a listing resumes at the first one not
- * yet seen whatever was added or removed meanwhile. Removed entries leave holes, closed when half the array is
- * holes. */
+/* Two hash tables (ids; names within a folder) and, for each folder, an array of entries in order
+ * of linking. A place in a listing is an entry's number, never an index: numbers only grow, so a
+ * listing resumes at the first one not yet seen whatever was added or removed meanwhile. Removed
+ * entries leave holes, closed when half the array is holes. */
 #include "core/tree.h"
 
 #include <assert.h>

@@ -1,8 +1,10 @@
-/* The files and folders under jobs/: names, owners, modes, times; no rules about who may do what (core/jobdir.c has
- * them). Names are unique by what they stand for: a request by its stem, so that `a.txt` and `a.json` cannot
- * both be there; everything else by its whole name. Not locked: its owner is.
+/* The files and folders under jobs/: names, owners, modes, times; no rules about who may do what
+ * (core/jobdir.c has them). Names are unique by what they stand for: a request by its stem, so that
+ * `a.txt` and `a.json` cannot both be there; everything else by its whole name. Not locked: its
+ * owner is.
  *
- * A node is found by its id for as long as it is linked, open or known to the kernel; ids are never used again. */
+ * A node is found by its id for as long as it is linked, open or known to the kernel; ids are never
+ * used again. */
 #ifndef NPUFS_CORE_TREE_H
 #define NPUFS_CORE_TREE_H
 

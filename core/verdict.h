@@ -1,6 +1,7 @@
-/* The verdict on a request while it is being written, so that a shell's `echo` sees a refusal: bytes that come in order
- * are looked at once as they come; a document that is whole is parsed and checked; one that can never become valid is
- * refused at once. Bytes that come in another order are judged at the end, on the whole. */
+/* The verdict on a request while it is being written, so that a shell's `echo` sees a refusal:
+ * bytes that come in order are looked at once as they come; a document that is whole is parsed and
+ * checked; one that can never become valid is refused at once. Bytes that come in another order are
+ * judged at the end, on the whole. */
 #ifndef NPUFS_CORE_VERDICT_H
 #define NPUFS_CORE_VERDICT_H
 
@@ -9,7 +10,8 @@
 #include "core/job.h"
 #include "core/request.h"
 
-/* Checks a parsed request against what the daemon can run: the index of its model, or a negative errno with `f`. */
+/* Checks a parsed request against what the daemon can run: the index of its model, or a negative
+ * errno with `f`. */
 struct verdict_checker {
 	int (*check)(void *context, const struct request *req, struct fault *f);
 	void *context;
@@ -20,14 +22,14 @@ struct verdict;
 struct verdict *verdict_new(enum job_format format); /* NULL: no memory */
 void verdict_free(struct verdict *v);                /* NULL is fine */
 
-/* `n` bytes were written at `offset`. True when the whole is worth a verdict_judge() now: the document is
- * complete. A hopeless document is in verdict_fault() at once. */
+/* `n` bytes were written at `offset`. True when the whole is worth a verdict_judge() now: the
+ * document is complete. A hopeless document is in verdict_fault() at once. */
 bool verdict_write(struct verdict *v, uint64_t offset, const char *bytes, size_t n);
 /* The content changed in another way. */
 void verdict_reset(struct verdict *v);
 
-/* Parse and check a whole content. On success *ret_order has model, priority, deadline and stream (the
- * blob is not taken); else `f` says why not. */
+/* Parse and check a whole content. On success *ret_order has model, priority, deadline and stream
+ * (the blob is not taken); else `f` says why not. */
 int verdict_judge(enum job_format format, const struct blob *content,
 	const struct verdict_checker *c, struct job_order *ret_order, struct fault *f);
 /* Remember a judgement. */

@@ -1,6 +1,6 @@
-/* The folders of the mount. An area is a part of the tree with one way of working: most are tables of rows
- * (fs/dir_fixed.c), jobs/ is not (fs/dir_jobs.c). Functions give 0 or a negative errno; one that is NULL is refused
- * with EPERM, as on a folder that cannot be changed. */
+/* The folders of the mount. An area is a part of the tree with one way of working: most are tables
+ * of rows (fs/dir_fixed.c), jobs/ is not (fs/dir_jobs.c). Functions give 0 or a negative errno; one
+ * that is NULL is refused with EPERM, as on a folder that cannot be changed. */
 #ifndef NPUFS_FS_AREA_H
 #define NPUFS_FS_AREA_H
 
@@ -71,8 +71,8 @@ struct node_row {
 		.name = NULL \
 	}
 
-/* An area of tables: its own rows, or one object a model with `object_rows` in a folder of the model's name, or, with
- * `object_suffix`, as one file each. */
+/* An area of tables: its own rows, or one object a model with `object_rows` in a folder of the
+ * model's name, or, with `object_suffix`, as one file each. */
 struct fixed_area {
 	const struct node_row *rows;
 	const struct node_row *object_rows;

@@ -1,5 +1,6 @@
-/* Folders made of tables of rows: the root, models/ and manifests/. Numbers: object 0 row ROW_SELF is the area's own
- * folder, object i + 1 is model i, and row ROW_FIRST + k is the k-th row of a table. */
+/* Folders made of tables of rows: the root, models/ and manifests/. Numbers: object 0 row ROW_SELF
+ * is the area's own folder, object i + 1 is model i, and row ROW_FIRST + k is the k-th row of a
+ * table. */
 #include "fs/area.h"
 
 #include <errno.h>

@@ -7,10 +7,11 @@
 
 #include "core/clock.h"
 
-/* A request's name is known to the kernel for so long without asking; every open, stat and change still comes here, and
- * one that went away answers ESTALE, which makes the kernel ask again. */
+/* A request's name is known to the kernel for so long without asking; every open, stat and change
+ * still comes here, and one that went away answers ESTALE, which makes the kernel ask again. */
 #define REQUEST_ENTRY_SECONDS 60.0
-/* A result of a run that has ended does not change: its size is believed for so long while it is read. */
+/* A result of a run that has ended does not change: its size is believed for so long while it is
+ * read. */
 #define RESULT_ATTR_SECONDS 1.0
 
 #define ROW_BITS 3
@@ -139,8 +140,8 @@ static int jobs_access(struct npufs *fs, const struct cred *c, struct at at, int
 
 /* --- opening ---------------------------------------------------------------------------------- */
 
-/* A run that has ended is what it is: its results have a size and may be cached and mapped. One that goes on is read
- * past the cache. A failed run has no output: opening it says why. */
+/* A run that has ended is what it is: its results have a size and may be cached and mapped. One
+ * that goes on is read past the cache. A failed run has no output: opening it says why. */
 static int open_result(struct npufs *fs, const struct cred *c, struct at at,
 	struct fuse_file_info *fi, struct handle **ret)
 {

@@ -1,5 +1,6 @@
-/* manifests/ALIAS.json: what an auditor compares: hashes, shapes, versions. Nothing of where things are: files are named
- * by their digests, and an LLM's programs are not named at all (contract.md 10). */
+/* manifests/ALIAS.json: what an auditor compares: hashes, shapes, versions. Nothing of where things
+ * are: files are named by their digests, and an LLM's programs are not named at all (contract.md
+ * 10). */
 #include "fs/area.h"
 
 #include "core/tensor_json.h"

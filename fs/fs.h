@@ -1,4 +1,5 @@
-/* The mounted file system: what its files share. One thread serves the kernel; it never waits for the device. */
+/* The mounted file system: what its files share. One thread serves the kernel; it never waits for
+ * the device. */
 #ifndef NPUFS_FS_FS_H
 #define NPUFS_FS_FS_H
 
@@ -21,8 +22,8 @@ struct npufs {
 	struct mount_options opts; /* fixed */
 	uint32_t uid, gid;         /* the daemon's: owner of everything it makes itself */
 	int64_t started;           /* wall ns */
-	uint32_t
-		generation; /* of inode numbers: another at each start, so that old file handles find nothing */
+	uint32_t generation; /* of inode numbers: another at each start, so that old file handles
+				find nothing */
 	struct handle *open; /* every open file, by the thread that serves the kernel */
 	_Atomic unsigned n_open;
 	struct health health;
@@ -32,8 +33,8 @@ struct npufs {
 	struct fuse_session *session;
 };
 
-/* What an inode number stands for: an object of an area and a row of its table. Numbers are never pointers, and an
- * object's id is never used again. */
+/* What an inode number stands for: an object of an area and a row of its table. Numbers are never
+ * pointers, and an object's id is never used again. */
 enum area { AREA_ROOT, AREA_MODELS, AREA_MANIFESTS, AREA_JOBS, AREA_COUNT };
 
 struct at {

@@ -1,5 +1,5 @@
-/* What is behind an open file: one kind of file is one fs/kind_*.c. A handle is owned by the kernel's open file, from
- * open to release. */
+/* What is behind an open file: one kind of file is one fs/kind_*.c. A handle is owned by the
+ * kernel's open file, from open to release. */
 #ifndef NPUFS_FS_HANDLE_H
 #define NPUFS_FS_HANDLE_H
 
@@ -38,9 +38,11 @@ struct handle *text_handle_new(struct buf *text);
 struct handle *file_handle_new(struct jobdir_file *f, pid_t opener); /* takes f when not NULL */
 struct jobdir_file *file_handle_file(struct handle *h); /* NULL when it is of another kind */
 
-/* fs/kind_result.c: a result of a run; takes the count of `j` when not NULL. `ino` is the number it was opened by. */
+/* fs/kind_result.c: a result of a run; takes the count of `j` when not NULL. `ino` is the number it
+ * was opened by. */
 struct handle *result_handle_new(struct job *j, enum job_row row, fuse_ino_t ino);
-/* What fstat(2) says of a result that is open but that no name shows any more. -ESTALE: it is not open either. */
+/* What fstat(2) says of a result that is open but that no name shows any more. -ESTALE: it is not
+ * open either. */
 int result_handle_attr(struct npufs *fs, fuse_ino_t ino, struct stat *ret);
 
 #endif

@@ -72,8 +72,8 @@ static const struct handle_ops result_ops = {
 
 /* --- status ----------------------------------------------------------------------------------- */
 
-/* The status is rendered anew when a read begins at its start, or comes back to its end after a change (`tail -f`); a
- * program that reads it piece by piece sees one text. */
+/* The status is rendered anew when a read begins at its start, or comes back to its end after a
+ * change (`tail -f`); a program that reads it piece by piece sees one text. */
 struct status_handle {
 	struct open_result open;
 	struct buf text;

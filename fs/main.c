@@ -1,10 +1,11 @@
-/* npufs STORE MOUNTPOINT [-o options]: reads the command line, mounts, becomes a daemon, serves until it is told to stop
- * or is unmounted, and tears down in order:
+/* npufs STORE MOUNTPOINT [-o options]: reads the command line, mounts, becomes a daemon, serves
+ * until it is told to stop or is unmounted, and tears down in order:
  *
  *   stop taking jobs, drain -> engine ends -> parked requests answered -> unmount -> memory
  *
- * SIGTERM and SIGINT stop it; a thread of its own waits for them, so that draining never holds up the file system.
- * SIGHUP is taken and does nothing, so that a closed terminal leaves no dead mount. */
+ * SIGTERM and SIGINT stop it; a thread of its own waits for them, so that draining never holds up
+ * the file system. SIGHUP is taken and does nothing, so that a closed terminal leaves no dead
+ * mount. */
 #include "fs/fs.h"
 
 #include <errno.h>
@@ -149,8 +150,9 @@ static int mount_at(struct npufs *fs, const char *mountpoint, struct fault *f)
 		"mounting failed");
 }
 
-/* The parent leaves when the child serves; a session of its own keeps it alive when the terminal goes. Nothing of the
- * caller's stays open, so that a pipe behind the command ends; with log=stderr that one stays. */
+/* The parent leaves when the child serves; a session of its own keeps it alive when the terminal
+ * goes. Nothing of the caller's stays open, so that a pipe behind the command ends; with log=stderr
+ * that one stays. */
 static int become_daemon(const struct mount_options *o)
 {
 	int ready[2];
@@ -235,7 +237,8 @@ struct watch {
 	pthread_t loop;
 };
 
-/* The loop sleeps in read(2); a signal without SA_RESTART wakes it, again and again until it has seen the flag. */
+/* The loop sleeps in read(2); a signal without SA_RESTART wakes it, again and again until it has
+ * seen the flag. */
 static void end_loop(const struct watch *w)
 {
 	fuse_session_exit(w->fs->session);

@@ -1,5 +1,5 @@
-/* FUSE's requests, handed to the area that the inode number names, and answered. Each handler answers exactly once;
- * only a read of a job's result may answer later (fs/park.c). */
+/* FUSE's requests, handed to the area that the inode number names, and answered. Each handler
+ * answers exactly once; only a read of a job's result may answer later (fs/park.c). */
 #include "fs/fs.h"
 
 #include <errno.h>
@@ -436,8 +436,9 @@ static void op_statfs(fuse_req_t req, fuse_ino_t ino)
 	fuse_reply_statfs(req, &st);
 }
 
-/* Left as libfuse has it: O_TRUNC comes with open, data caches follow size and mtime. Switched off: splicing, which
- * costs more than it saves for texts; no write-back cache, no export, no permission checks by the kernel. */
+/* Left as libfuse has it: O_TRUNC comes with open, data caches follow size and mtime. Switched off:
+ * splicing, which costs more than it saves for texts; no write-back cache, no export, no permission
+ * checks by the kernel. */
 static void op_init(void *userdata, struct fuse_conn_info *conn)
 {
 	(void)userdata;

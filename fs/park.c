@@ -1,12 +1,13 @@
-/* A parked read goes through these states, each change an atomic exchange, so that no lock is held while the kernel is
- * answered:
+/* A parked read goes through these states, each change an atomic exchange, so that no lock is held
+ * while the kernel is answered:
  *
  *   SETUP     park_read() is still arming it
  *   PARKED    armed: who gets it (job's end, interrupt, stop) answers and frees it
  *   WOKEN     the job ended while it was being armed: park_read() answers itself
  *
- * Whoever takes the waiter off the job (the job itself, or job_unwait()) owns the answer. Taking the interrupt
- * function off the request waits for one that is running, so nothing is freed under it. */
+ * Whoever takes the waiter off the job (the job itself, or job_unwait()) owns the answer. Taking
+ * the interrupt function off the request waits for one that is running, so nothing is freed under
+ * it. */
 #include "fs/park.h"
 
 #include <errno.h>
@@ -105,7 +106,8 @@ static void on_interrupt(fuse_req_t req, void *data)
 		return;
 	if (atomic_compare_exchange_strong(&p->state, &setup, INTERRUPTED))
 		return;
-	/* The request's own lock is held here by libfuse: the function is not taken off, nobody else runs it. */
+	/* The request's own lock is held here by libfuse: the function is not taken off, nobody
+	 * else runs it. */
 	fuse_reply_err(p->req, EINTR);
 	parked_free(p);
 }

@@ -1,9 +1,11 @@
-/* A backend for tests: it records every call, fails the calls it is told to fail, does nothing where a void call is told
- * to fail silently, and holds an inference until it is let go. One at a time, so that a test needs no handle to it.
+/* A backend for tests: it records every call, fails the calls it is told to fail, does nothing
+ * where a void call is told to fail silently, and holds an inference until it is let go. One at a
+ * time, so that a test needs no handle to it.
  *
- * Its programs are those of `fake.models`, at first an LLM's: prefill of 4 tokens, decode, kv_update, context 16,
- * vocabulary 257, bytes as tokens, 256 ends the text. After L tokens of a sequence the likeliest next one
- * is 'a' + L % 26, or the end when L >= fake.stop_len. Any other program gives twice its first input. */
+ * Its programs are those of `fake.models`, at first an LLM's: prefill of 4 tokens, decode,
+ * kv_update, context 16, vocabulary 257, bytes as tokens, 256 ends the text. After L tokens of a
+ * sequence the likeliest next one is 'a' + L % 26, or the end when L >= fake.stop_len. Any other
+ * program gives twice its first input. */
 #ifndef NPUFS_TESTS_FAKE_DEVICE_H
 #define NPUFS_TESTS_FAKE_DEVICE_H
 

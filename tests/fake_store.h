@@ -12,12 +12,14 @@ struct fake_file {
 
 /* An empty store; fills in the path. The test fails when it cannot be made. */
 void fake_store_new(char ret[64]);
-/* Sign and add an artifact: a template of a manifest, without "files", and files beside calbin/program.bin. */
+/* Sign and add an artifact: a template of a manifest, without "files", and files beside
+ * calbin/program.bin. */
 void fake_store_add(const char *store, const char *alias, const char *template,
 	const struct fake_file *files, size_t n_files);
 void fake_store_remove(const char *store);
 
-/* The LLM of fake_device.h, and a tensor artifact for its program "double": float32[2] to float32[2]. */
+/* The LLM of fake_device.h, and a tensor artifact for its program "double": float32[2] to
+ * float32[2]. */
 extern const char fake_llm_template[];
 extern const char fake_tensor_template[];
 

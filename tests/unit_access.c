@@ -1,5 +1,5 @@
-/* Decisions by hand, and the same decisions asked of Linux itself: a forked child takes the ids and tries it on a real
- * folder (as root only). */
+/* Decisions by hand, and the same decisions asked of Linux itself: a forked child takes the ids and
+ * tries it on a real folder (as root only). */
 #include "core/access.h"
 
 #include <stdarg.h>
@@ -123,7 +123,8 @@ static void chown__table__as_chown_2(void **state)
 
 /* --- against Linux ---------------------------------------------------------------------------- */
 
-/* Run `act` in a child with the ids of `c` (TEAM being supplementary when it has groups); its errno, negative. */
+/* Run `act` in a child with the ids of `c` (TEAM being supplementary when it has groups); its
+ * errno, negative. */
 static int as(const struct cred *c, int (*act)(const char *path), const char *path)
 {
 	const gid_t team = TEAM;

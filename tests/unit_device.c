@@ -1,4 +1,5 @@
-/* The checked caller: what must not reach a backend does not, and what a backend does not tell is found out. */
+/* The checked caller: what must not reach a backend does not, and what a backend does not tell is
+ * found out. */
 #include "core/device.h"
 
 #include <stdarg.h>

@@ -1,5 +1,5 @@
-/* The engine with the recording backend. What text comes out is known from fake_device.h: after L tokens comes the
- * letter 'a' + L % 26, so "abc" is continued "defg...". */
+/* The engine with the recording backend. What text comes out is known from fake_device.h: after L
+ * tokens comes the letter 'a' + L % 26, so "abc" is continued "defg...". */
 #include "tests/engine_rig.h"
 
 /* --- text ------------------------------------------------------------------------------------- */

@@ -252,7 +252,8 @@ static void swap__other_model_broken__its_jobs_fail_the_old_one_serves(void **st
 	check_runs("{\"prompt\":\"abc\",\"model\":\"alpha\",\"max_new_tokens\":1}", "d\n");
 }
 
-/* A job that was judged before its model failed, and queued after: the model that serves is not torn down for it. */
+/* A job that was judged before its model failed, and queued after: the model that serves is not
+ * torn down for it. */
 static void swap__model_known_to_be_broken__not_tried(void **state)
 {
 	struct job *j = job_new(1, 1, JOB_FORMAT_TEXT);
@@ -470,7 +471,8 @@ static void cancel__while_it_is_submitted__waits_no_more(void **state)
 	job_put(j);
 }
 
-/* The same with the device's thread taking part: no deadline is left behind by a job that is gone. */
+/* The same with the device's thread taking part: no deadline is left behind by a job that is gone.
+ */
 static void cancel__while_it_is_submitted_and_begun__no_trace(void **state)
 {
 	(void)state;

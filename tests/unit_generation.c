@@ -1,5 +1,5 @@
-/* Start and end of a generation: each mismatch of contract.md 3 with its own error, nothing configured by then; and the
- * order of the tear-down, however far the start came. */
+/* Start and end of a generation: each mismatch of contract.md 3 with its own error, nothing
+ * configured by then; and the order of the tear-down, however far the start came. */
 #include "core/generation.h"
 
 #include <stdarg.h>

@@ -312,7 +312,8 @@ static void *canceller(void *arg)
 	return NULL;
 }
 
-/* Each waiter that was taken on is either woken once or taken back, whoever ends the job meanwhile. */
+/* Each waiter that was taken on is either woken once or taken back, whoever ends the job meanwhile.
+ */
 static void end__while_others_wait_and_unwait__each_answered_once(void **state)
 {
 	(void)state;

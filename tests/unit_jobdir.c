@@ -1,5 +1,5 @@
-/* The folder as a file system would use it, on an engine with the recording backend: after L tokens comes the letter
- * 'a' + L % 26, so "abc" in STEM.json with two new tokens gives "de". */
+/* The folder as a file system would use it, on an engine with the recording backend: after L tokens
+ * comes the letter 'a' + L % 26, so "abc" in STEM.json with two new tokens gives "de". */
 #include "tests/jobdir_rig.h"
 
 /* --- a job's life ----------------------------------------------------------------------------- */

@@ -1,4 +1,5 @@
-/* KV and committed length of one sequence, step by step; the device's own length is asked after each. */
+/* KV and committed length of one sequence, step by step; the device's own length is asked after
+ * each. */
 #include "core/sequence.h"
 
 #include <stdarg.h>

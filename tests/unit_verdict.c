@@ -25,8 +25,8 @@ static bool put(struct verdict *v, uint64_t at, const char *text)
 	return verdict_write(v, at, text, strlen(text));
 }
 
-/* Whole documents, whatever the writes that bring them: they are whole at the end of their last byte, once, and no
- * fault is found on the way. */
+/* Whole documents, whatever the writes that bring them: they are whole at the end of their last
+ * byte, once, and no fault is found on the way. */
 static void write__whole_documents_cut_anywhere__whole_once_no_fault(void **state)
 {
 	static const char *const docs[] = {
