@@ -105,7 +105,8 @@ store: programs ## a store with the example models and a fresh signing key, in S
 
 test: ## unit, mount, document and layer tests
 	@sh examples/deps.sh $(PACKAGES) $(TEST_PACKAGES)
-	@$(MAKE) --no-print-directory check-layers unit mount-test docs-test fuzz-short
+	@for part in check-layers unit mount-test docs-test fuzz-short; do \
+		$(MAKE) --no-print-directory $$part || exit 1; done
 
 # A test program that fails stops the rest from being called passed, not from being run.
 CHOSEN := $(foreach u,$(UNITS),$(if $(T),$(if $(findstring $(T),$(notdir $u)),$u),$u))

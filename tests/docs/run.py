@@ -54,7 +54,8 @@ def pattern_of(lines):
 
 def run_step(command, folder):
     """What a command prints, errors included."""
-    env = {**os.environ, "LC_ALL": "C", "BUILD": harness.BUILD, "USER": "you",
+    outer = {k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL")}
+    env = {**outer, "LC_ALL": "C", "BUILD": harness.BUILD, "USER": "you",
            "PATH": harness.BUILD + ":" + os.environ["PATH"]}
     r = subprocess.run(["bash", "-c", command], cwd=folder, env=env, timeout=LIMIT, check=False,
                        stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
