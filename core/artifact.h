@@ -1,4 +1,4 @@
-/* Artifacts in a store: making, signing and verifying them (design.md 6, contract.md 2).
+/* Artifacts in a store: making, signing and verifying them (design 6, device contract 2).
  *
  *   STORE/models/ALIAS/  manifest.json  manifest.sig  calbin/...  tokenizer/...  golden/...
  *   STORE/trust/NAME.pem  public keys of those who may sign

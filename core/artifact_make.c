@@ -220,12 +220,16 @@ static int read_key_file(const char *path, struct buf *ret, struct fault *f)
 
 	if (!err && fstat(fd, &st) < 0)
 		err = -errno;
+	if (!err)
+		err = files_read(fd, PEM_MAX_BYTES, ret);
+	if (!err && strstr(buf_text(ret), "PUBLIC KEY"))
+		return fault_set(f, -EINVAL,
+			"name the private half: PREFIX.pem, not PREFIX.pub.pem",
+			"this is a public key");
 	if (!err && (st.st_mode & (S_IRWXG | S_IRWXO)))
 		return fault_set(f, -EPERM,
 			"chmod 600 the key file; if others may have read it, make a new key",
 			"the private key can be read by others");
-	if (!err)
-		err = files_read(fd, PEM_MAX_BYTES, ret);
 	return err ? fault_set(f, err, "name a key of npufs-admin key generate",
 			     "cannot read the private key: %s", strerror(-err))
 		   : 0;

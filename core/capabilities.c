@@ -69,7 +69,7 @@ static const struct capability unknowns[] = {
 		"committed length again, verified, or freed" },
 	{ "reach of the three resets", "unproven", "none is automatic" },
 	{ "trace and counters: schema, units, clocks", "unproven", "not offered" },
-	{ "calls only the PDF has", "unproven", "never called" },
+	{ "calls that only the vendor's PDF has", "unproven", "never called" },
 };
 
 static void put_table(struct buf *out, const char *title, const struct capability *t, size_t n)

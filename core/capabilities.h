@@ -1,6 +1,6 @@
 /* What of the device's runtime is used, at which level of proof, and under which policy; and what
  * the vendor has not said, with the conservative answer in force. A table; /capabilities shows it
- * (contract.md 7, 8, 12). */
+ * (device contract 7, 8, 12). */
 #ifndef NPUFS_CORE_CAPABILITIES_H
 #define NPUFS_CORE_CAPABILITIES_H
 

@@ -6,7 +6,7 @@
  *   configured  slots, KV, inference, status, unload (once slots are gone)
  * States of a slot: idle -> submitted -> idle (Wait returned). A submitted slot is untouchable: its
  * host memory, model and device stay valid until device_slot_wait() has come back
- * (contract.md 5.3). */
+ * (device contract 5.3). */
 #include "core/device.h"
 
 #include <assert.h>
@@ -287,7 +287,7 @@ void device_slot_free(struct slot *s)
 	free(s);
 }
 
-/* contract.md 4: no zero, no overflow, within the tensor, within the host memory, aligned. */
+/* device contract 4: no zero, no overflow, within the tensor, within the host memory, aligned. */
 static enum npu_error slice_check(const struct tensor_spec *tensors, size_t n, size_t index,
 	size_t capacity, uint64_t offset, uint64_t size)
 {

@@ -1,6 +1,6 @@
 /* The accelerator behind one table of functions, and the one checked caller of it.
  *
- * `struct device_ops` mirrors the runtime's contract call by call (contract.md 2, 4-8; names of
+ * `struct device_ops` mirrors the runtime's contract call by call (device contract 2, 4-8; names of
  * CalRT 0.7.6). A backend is one file `core/device_NAME.c` with one such table and one line in
  * device_registry.c. The comment at each field is the contract: what it gives, whether it may
  * block, whether it is optional. Handles belong to the backend and are opaque here.
@@ -28,7 +28,7 @@ struct kvman;   /* KV manager: likewise */
 
 enum device_task { DEVICE_AUTO = -1, DEVICE_PING = 0, DEVICE_PONG = 1 };
 
-/* CalrtOutputBufStatus_e. Intermediate states may never be seen (contract.md 5.4). */
+/* CalrtOutputBufStatus_e. Intermediate states may never be seen (device contract 5.4). */
 enum device_run { RUN_DEFAULT, RUN_PENDING, RUN_RUNNING, RUN_DONE, RUN_DONE_CCU_EXCEPTION };
 
 #define DEVICE_MAX_CSRS 8
@@ -180,7 +180,7 @@ const char *device_call_name(enum device_call call);
  * refused here with NPU_ALREADY_CONFIGURED and does not reach the backend. */
 enum npu_error device_load(struct device *d, const char *path);
 enum npu_error device_configure(struct device *d);
-/* In the order of contract.md 2: KV, reset configuration, calbin. All slots must be gone. */
+/* In the order of device contract 2: KV, reset configuration, calbin. All slots must be gone. */
 enum npu_error device_unload(struct device *d);
 
 size_t device_model_count(struct device *d);

@@ -232,7 +232,7 @@ static void describe(struct tensor_spec *t, const char *name, enum dtype dtype, 
 			run, needs, NULL \
 	}
 
-/* The type of `decode` is wrong on purpose: real metadata is (contract.md 2), and nobody may rely
+/* The type of `decode` is wrong on purpose: real metadata is (device contract 2), and nobody may rely
  * on it. */
 enum npu_error soft_add_llm(struct calbin *c, const struct soft_llm *llm)
 {

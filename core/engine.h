@@ -2,7 +2,7 @@
  * user, who cancels). It has two threads of its own, the device's and one that keeps the deadlines
  * while the device works or hangs; nothing here blocks its callers.
  *
- *   request -> admission -> a queue per model -> sequences in turn -> checks -> delivery (design.md
+ *   request -> admission -> a queue per model -> sequences in turn -> checks -> delivery (the design
  * 3) */
 #ifndef NPUFS_CORE_ENGINE_H
 #define NPUFS_CORE_ENGINE_H

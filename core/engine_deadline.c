@@ -1,6 +1,6 @@
 /* The thread that ends jobs at their deadline. It is apart from the device's, so that an inference
  * that does not come back delays no answer. A job on the device is answered here and leaves the
- * device at its next turn there; until then its buffers are touched by nobody (contract.md 5). */
+ * device at its next turn there; until then its buffers are touched by nobody (device contract 5). */
 #include <errno.h>
 
 #include "core/clock.h"

@@ -68,6 +68,7 @@ static int open_generation(struct engine *e, int model, struct fault *f)
 		f);
 	if (err) {
 		metrics_device_error(f->device);
+		models_name(e->models, model, f);
 		return err;
 	}
 	e->current = model;

@@ -4,7 +4,7 @@
  *
  * A failure anywhere leaves by the one way out, generation_close(), which undoes what there is in
  * the contract's order. Validation compares what the runtime reports with the signed manifest and
- * nothing else: the runtime's own metadata (types, golden data) is known to mislead (contract.md 2,
+ * nothing else: the runtime's own metadata (types, golden data) is known to mislead (device contract 2,
  * 3). */
 #include "core/generation.h"
 

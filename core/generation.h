@@ -1,5 +1,5 @@
 /* A generation: one artifact loaded, validated, configured and warmed up on the device; immutable
- * from then on. One exists at a time. The engine's thread owns it (contract.md 2, 3). */
+ * from then on. One exists at a time. The engine's thread owns it (device contract 2, 3). */
 #ifndef NPUFS_CORE_GENERATION_H
 #define NPUFS_CORE_GENERATION_H
 

@@ -4,13 +4,15 @@
 
 #include "core/clock.h"
 
-void health_init(struct health *h, const struct device_ops *ops)
+void health_init(struct health *h, const struct device_ops *ops, const char *default_model)
 {
 	memset(h, 0, sizeof *h);
 	lock_init(&h->lock, RANK_HEALTH, "health");
 	strncpy(h->backend, ops->name, sizeof h->backend - 1);
 	h->measuring_only = ops->measuring_only;
 	h->since = clock_wall();
+	if (default_model)
+		strncpy(h->default_model, default_model, sizeof h->default_model - 1);
 	strcpy(h->reason, "verifying artifacts");
 }
 
@@ -172,6 +174,7 @@ void health_render(struct health *h, uint64_t queued, uint64_t running, struct b
 		buf_printf(out, "action: %s\n", now.action);
 	put_time(out, "since", now.since);
 	put_backend(&now, out);
+	buf_printf(out, "default_model: %s\n", now.default_model[0] ? now.default_model : "none");
 	buf_printf(out, "model: %s\n", now.model[0] ? now.model : "none");
 	buf_printf(out, "generation: %llu\n", (unsigned long long)now.generation);
 	put_time(out, "last_golden", now.last_golden);

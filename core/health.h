@@ -29,7 +29,8 @@ struct health {
 	bool measuring_only;
 	bool device_open;
 	struct device_info device;
-	char model[65]; /* configured now; "" none */
+	char model[65];         /* configured now; "" none */
+	char default_model[65]; /* fixed after start; "" none */
 	uint64_t generation;
 	int64_t since, last_golden, last_error_at; /* wall ns, 0 never */
 	int64_t last_progress;                     /* monotonic ns: the last checked inference */
@@ -37,7 +38,8 @@ struct health {
 	uint64_t recoveries;
 };
 
-void health_init(struct health *h, const struct device_ops *ops);
+/* `default_model`: alias of the model for requests that name none, NULL without one. */
+void health_init(struct health *h, const struct device_ops *ops, const char *default_model);
 void health_done(struct health *h);
 
 /* `reason` and `action` may be NULL: none. */

@@ -1,4 +1,4 @@
-/* One checked inference, in the order of contract.md 5:
+/* One checked inference, in the order of device contract 5:
  *   1 the slot is idle and its buffers are bound to this run's host memory
  *   2 a failed submit is never waited for and never delivered
  *   3 after a submit nothing is touched until Wait has returned

@@ -1,4 +1,4 @@
-/* The checked inference: the one way to the device (contract.md 5). A `program` is one of the
+/* The checked inference: the one way to the device (device contract 5). A `program` is one of the
  * configured calbin's programs together with a slot and host memory for each of its tensors. */
 #ifndef NPUFS_CORE_INFER_H
 #define NPUFS_CORE_INFER_H

@@ -125,7 +125,9 @@ int jobdir_new_name(const char *name, struct jobname *ret)
 
 bool jobdir_has_row(const struct tree_node *n, enum job_row row)
 {
-	return n->job && row != ROW_REQUEST && !(n->removed & 1u << row);
+	if (!n->job || row == ROW_REQUEST || (n->removed & 1u << row))
+		return false;
+	return row != ROW_ERR || job_state(n->job) != JOB_DONE; /* `test -e STEM.err` */
 }
 
 struct jobdir_ref jobdir_ref(const struct tree_node *n, enum job_row row)

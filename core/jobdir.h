@@ -1,4 +1,4 @@
-/* The folder jobs/: what users may do there and what it sets going (design.md 2). It knows users,
+/* The folder jobs/: what users may do there and what it sets going (design 2). It knows users,
  * modes and names on one side and the engine on the other; it knows nothing of FUSE, and nothing
  * here waits.
  *

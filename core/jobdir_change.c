@@ -309,9 +309,11 @@ static int may_change(struct tree_node *n, const struct cred *c, const struct jo
 	unsigned times = ch->set & (JOBDIR_SET_ATIME | JOBDIR_SET_MTIME);
 	uint32_t uid = ch->set & JOBDIR_SET_UID ? ch->uid : n->owner.uid;
 	uint32_t gid = ch->set & JOBDIR_SET_GID ? ch->gid : n->owner.gid;
-	int err = 0;
+	unsigned of_owner = JOBDIR_SET_MODE | JOBDIR_SET_UID | JOBDIR_SET_GID;
+	int err =
+		!n->parent && n->dir && (ch->set & of_owner) ? -EPERM : 0; /* jobs/ itself stays */
 
-	if (ch->set & JOBDIR_SET_MODE)
+	if (!err && (ch->set & JOBDIR_SET_MODE))
 		err = access_owner(c, &n->owner);
 	if (!err && (ch->set & (JOBDIR_SET_UID | JOBDIR_SET_GID)))
 		err = access_chown(c, &n->owner, uid, gid);
@@ -346,6 +348,8 @@ static int change_size(struct jobdir *d, struct tree_node *n, struct jobdir_file
 		return err;
 	if (n->verdict)
 		verdict_reset(n->verdict);
+	if (size == 0)
+		n->cut = 0;
 	if (own) {
 		open->judged = false;
 		n->dirty = true;

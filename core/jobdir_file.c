@@ -70,6 +70,7 @@ static int empty_it(struct jobdir *d, struct tree_node *n)
 
 	if (!err)
 		jobdir_drop_content(d, n);
+	n->cut = 0;
 	n->mtime = n->ctime = clock_wall();
 	return err;
 }
@@ -269,11 +270,13 @@ static int write_locked(struct jobdir *d, struct jobdir_file *f, uint64_t offset
 	if (!err)
 		err = spool_file_write(n->data, offset, bytes, size);
 	jobdir_account(d, n, now);
-	if (err)
-		return err;
-	n->mtime = n->ctime = clock_wall();
 	n->dirty = true;
 	f->judged = false;
+	if (err) {
+		n->cut = err;
+		return err;
+	}
+	n->mtime = n->ctime = clock_wall();
 	if (n->verdict && offset == now)
 		*ret_whole = verdict_write(n->verdict, offset, bytes, size);
 	else if (n->verdict) /* old bytes are behind it: only the close tells what it becomes */

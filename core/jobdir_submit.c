@@ -1,6 +1,7 @@
 /* From a written file to a queued job. What is decided under the folder's lock is only what there
  * is to hand over (jobdir_prepare); parsing, checking and queueing happen without it. */
 #include <errno.h>
+#include <string.h>
 
 #include "core/jobdir_impl.h"
 #include "core/metrics.h"
@@ -59,7 +60,7 @@ struct submission jobdir_prepare(struct tree_node *n, const struct jobdir_file *
 {
 	struct submission s = { .fault = FAULT_NONE };
 
-	if (!n->parent || !n->job || spool_file_size(n->data) == 0)
+	if (!n->parent || !n->job || (spool_file_size(n->data) == 0 && !n->cut))
 		return s;
 	n->dirty = false;
 	n->handed = true;
@@ -67,6 +68,9 @@ struct submission jobdir_prepare(struct tree_node *n, const struct jobdir_file *
 	s.content = spool_file_freeze(n->data);
 	if (!s.content)
 		fault_set(&s.fault, -ENOMEM, "send it again later", "no memory for the request");
+	else if (n->cut)
+		fault_set(&s.fault, n->cut, "write it again, and look at what write says",
+			"only a part of the request could be written: %s", strerror(-n->cut));
 	else if (n->verdict)
 		s.fault = *verdict_fault(n->verdict);
 	s.judged = f && f->judged && !s.fault.err;

@@ -1,4 +1,4 @@
-/* What a name in jobs/ means (design.md 2). STEM.txt, STEM.json and STEM.jsonl are requests,
+/* What a name in jobs/ means (design 2). STEM.txt, STEM.json and STEM.jsonl are requests,
  * STEM.out, .err, .status and .stream results, everything else (dot files included) inert. */
 #ifndef NPUFS_CORE_JOBNAME_H
 #define NPUFS_CORE_JOBNAME_H

@@ -1,6 +1,6 @@
 /* An artifact's manifest: what the files are (size, SHA-256), what programs the runtime must
  * report, and how text becomes tokens. It is signed; this is its parsed, fully validated, immutable
- * form. Schema "npufs-manifest-1"; unknown members are refused (design.md 6, contract.md 3). */
+ * form. Schema "npufs-manifest-1"; unknown members are refused (design 6, device contract 3). */
 #ifndef NPUFS_CORE_MANIFEST_H
 #define NPUFS_CORE_MANIFEST_H
 

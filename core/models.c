@@ -2,6 +2,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -145,6 +146,11 @@ int models_choose(const struct models *m, const char *alias, struct fault *f)
 		"the store has no model");
 }
 
+const char *models_alias(const struct models *m, int index)
+{
+	return index < 0 ? NULL : m->entries[index].alias;
+}
+
 int models_default(const struct models *m)
 {
 	return m->chosen;
@@ -237,6 +243,14 @@ static void publish(struct models *m, struct model_entry *e, const struct model_
 	lock_drop(&m->lock);
 }
 
+void models_name(const struct models *m, int index, struct fault *f)
+{
+	char reason[sizeof f->reason + ALIAS_MAX + 16];
+
+	snprintf(reason, sizeof reason, "model %s: %s", m->entries[index].alias, f->reason);
+	memcpy(f->reason, reason, sizeof f->reason - 1);
+}
+
 int models_verify(struct models *m, int index, struct fault *f)
 {
 	struct model_entry *e = &m->entries[index];
@@ -249,6 +263,8 @@ int models_verify(struct models *m, int index, struct fault *f)
 		err = load_tokenizer(&learned, f);
 	if (err && !f->err)
 		fault_set(f, err, "look at the daemon's log", "the model could not be loaded");
+	if (err)
+		models_name(m, index, f);
 	learned.state = err ? MODEL_FAILED : MODEL_AVAILABLE;
 	learned.fault = *f;
 	publish(m, e, &learned);

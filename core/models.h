@@ -33,7 +33,8 @@ size_t models_count(const struct models *m);
 int models_find(const struct models *m, const char *alias); /* index, or -1 */
 /* The index for a request's model: NULL means the default. -ENOENT with the nearest alias in `f`. */
 int models_choose(const struct models *m, const char *alias, struct fault *f);
-int models_default(const struct models *m); /* index, or -1 when there is none */
+const char *models_alias(const struct models *m, int index); /* NULL for -1 */
+int models_default(const struct models *m);                  /* index, or -1 when there is none */
 int models_set_default(struct models *m, const char *alias,
 	struct fault *f); /* before any thread */
 void models_get(struct models *m, int index, struct model_view *ret);
@@ -43,6 +44,8 @@ const char *model_state_name(enum model_state s);
 
 /* Verify the artifact and make its tokenizer: AVAILABLE, or FAILED with its fault, which is
  * returned. */
+/* Put the model's alias in front of a reason: health and log speak of one among several. */
+void models_name(const struct models *m, int index, struct fault *f);
 int models_verify(struct models *m, int index, struct fault *f);
 void models_set_state(struct models *m, int index, enum model_state s, uint64_t generation,
 	const struct fault *why);

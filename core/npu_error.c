@@ -1,4 +1,4 @@
-/* Where contract.md 9 names two reaches of damage ("job/generation"), the wider one stands here:
+/* Where device contract 9 names two reaches of damage ("job/generation"), the wider one stands here:
  * the caution may only shrink on the vendor's evidence. DeviceBusy is EBUSY, not EAGAIN: EAGAIN
  * from a result means "not finished yet" to a reader that does not wait; it would ask for ever. */
 #include "core/npu_error.h"

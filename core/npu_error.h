@@ -1,5 +1,5 @@
 /* The device runtime's error codes and what each means for a job, for the daemon and for the user.
- * One table, one row a code (contract.md section 9; CalRT 0.7.6 manual, section 11). The
+ * One table, one row a code (device contract 9; CalRT 0.7.6 manual, section 11). The
  * contamination column is our own caution, not the vendor's promise. */
 #ifndef NPUFS_CORE_NPU_ERROR_H
 #define NPUFS_CORE_NPU_ERROR_H

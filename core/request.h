@@ -1,6 +1,6 @@
 /* One request as written into jobs/: parsed and checked, independent of any file.
  * Fields are a table in request.def, which the README's table and the unknown-field message come
- * from (design.md 2). */
+ * from (design 2). */
 #ifndef NPUFS_CORE_REQUEST_H
 #define NPUFS_CORE_REQUEST_H
 

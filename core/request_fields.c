@@ -352,8 +352,8 @@ static int unknown(struct request_read *r, const struct json_value *v)
 	for (size_t i = 0; i < ARRAY_SIZE(rules); i++)
 		names[i] = rules[i].name;
 	return fault_at(r->f, -EINVAL, json_key(v), (long)json_offset(v),
-		"use the fields that the README lists", "unknown field \"%.60s\"%s", json_key(v),
-		request_hint(json_key(v), names, hint));
+		"use the fields that models/ALIAS/schema lists", "unknown field \"%.60s\"%s",
+		json_key(v), request_hint(json_key(v), names, hint));
 }
 
 /* null is as good as leaving the field out: clients write it for what they do not set. */

@@ -1,6 +1,6 @@
 /* One sequence of tokens with its KV on the device. Its committed length only grows by an inference
  * that passed every check; after any failure the KV is brought back to the committed length and
- * verified, or the sequence is freed and marked lost (contract.md 8). */
+ * verified, or the sequence is freed and marked lost (device contract 8). */
 #ifndef NPUFS_CORE_SEQUENCE_H
 #define NPUFS_CORE_SEQUENCE_H
 

@@ -36,7 +36,8 @@ struct tree_node {
 	unsigned removed;        /* bit r: the user removed result row r of the present run */
 	uint32_t runs;           /* how many came before the present one */
 	bool dirty;              /* written since the last run */
-	bool handed;             /* the present run was handed to the engine */
+	int cut;     /* errno of a write that failed: the content is not what was meant */
+	bool handed; /* the present run was handed to the engine */
 	/* private */
 	struct tree_node *next_by_id, *next_by_name;
 };

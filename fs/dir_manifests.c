@@ -1,5 +1,5 @@
 /* manifests/ALIAS.json: what an auditor compares: hashes, shapes, versions. Nothing of where things
- * are: files are named by their digests, and an LLM's programs are not named at all (contract.md
+ * are: files are named by their digests, and an LLM's programs are not named at all (the device contract
  * 10). */
 #include "fs/area.h"
 

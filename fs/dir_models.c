@@ -60,10 +60,22 @@ static int description_show(struct npufs *fs, uint64_t object, struct buf *out)
 static int example_show(struct npufs *fs, uint64_t object, struct buf *out)
 {
 	struct model_view v = view(fs, object);
+	struct json_value *given = NULL, *doc;
+	int err = v.manifest
+		? json_parse(v.manifest->example, strlen(v.manifest->example), &given, NULL)
+		: 0;
 
-	if (v.manifest)
-		buf_puts(out, v.manifest->example);
-	return 0;
+	if (err || !given)
+		return err;
+	doc = json_new_object();
+	json_add_string(doc, "model", v.alias); /* whatever the default is, it works as it is */
+	for (const struct json_value *m = json_first(given); m; m = json_next(m))
+		if (strcmp(json_key(m), "model") != 0)
+			json_add_copy(doc, json_key(m), m);
+	err = json_render(doc, true, out);
+	json_free(doc);
+	json_free(given);
+	return err;
 }
 
 static void add_text_schema(struct json_value *doc)

@@ -37,8 +37,9 @@ struct command {
 
 static int complain(const struct fault *f)
 {
-	fprintf(stderr, "npufs: %s%s%s", f->field, f->field[0] ? ": " : "", f->reason);
-	fprintf(stderr, "%s%s\n", f->action[0] ? "; " : "", f->action);
+	fprintf(stderr, "npufs: %s\n", f->reason);
+	if (f->action[0])
+		fprintf(stderr, "npufs: %s\n", f->action);
 	return 1;
 }
 
@@ -111,8 +112,9 @@ static int find_backend(const struct mount_options *o, const struct device_ops *
 		names[i] = device_backend_name(i);
 	const char *near = fault_nearest(o->device, names);
 
-	return fault_set(f, -EINVAL, "use device=sim", "there is no device \"%s\"%s%s", o->device,
-		near ? "; did you mean " : "", near ? near : "");
+	return fault_set(f, -EINVAL, "device=sim is the software device",
+		"there is no device \"%s\"%s%s%s", o->device, near ? "; did you mean " : "",
+		near ? near : "", near ? "?" : "");
 }
 
 /* What can be wrong before the mount is there is said at once, to the terminal. */
@@ -120,11 +122,15 @@ static int open_store(struct npufs *fs, const char *store, const struct device_o
 	struct fault *f)
 {
 	AUTO_FREE char *whole = realpath(store, NULL);
+	struct stat st;
 	int err = find_backend(&fs->opts, ret_ops, f);
 
-	if (!err && !whole)
-		err = fault_set(f, -errno, "make one with npufs-admin store init", "no store: %s",
-			strerror(errno));
+	if (!err && (!whole || stat(whole, &st) < 0))
+		err = fault_set(f, -errno, "make one: npufs-admin store init STORE",
+			"no store at %s: %s", store, strerror(errno));
+	if (!err && !S_ISDIR(st.st_mode))
+		err = fault_set(f, -ENOTDIR, "name the folder that npufs-admin store init made",
+			"the store %s is no folder", store);
 	if (!err)
 		err = models_new(whole, *ret_ops, &fs->models, f);
 	if (!err && fs->opts.model[0])
@@ -335,7 +341,7 @@ static int run_mounted(struct npufs *fs, const struct device_ops *ops)
 			(fs->opts.log == OPTION_LOG_AUTO && !fs->opts.foreground),
 		fs->opts.debug ? LEVEL_DEBUG : LEVEL_INFO);
 	metrics_start(NPUFS_VERSION);
-	health_init(&fs->health, ops);
+	health_init(&fs->health, ops, models_alias(fs->models, models_default(fs->models)));
 	if (!err)
 		err = start_engine(fs, ops);
 	if (!err)

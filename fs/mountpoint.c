@@ -84,8 +84,8 @@ int mountpoint_prepare(const char *path, char **ret, struct fault *f)
 	bool dead;
 
 	if (!whole)
-		return fault_set(f, -errno, "name a folder that is there", "no mountpoint: %s",
-			strerror(errno));
+		return fault_set(f, -errno, "make it, or name a folder that is there",
+			"no mountpoint at %s: %s", path, strerror(errno));
 	dead = stat(whole, &st) < 0 && (errno == ENOTCONN || errno == ECONNABORTED);
 	if (own_mount(whole) && !dead)
 		return fault_set(f, -EBUSY, "use the one that runs, or unmount it first",
@@ -96,9 +96,12 @@ int mountpoint_prepare(const char *path, char **ret, struct fault *f)
 		if (err)
 			return err;
 	}
-	if (stat(whole, &st) < 0 || !S_ISDIR(st.st_mode))
+	if (stat(whole, &st) < 0)
+		return fault_set(f, -errno, "make it: mkdir MOUNTPOINT", "no mountpoint at %s: %s",
+			path, strerror(errno));
+	if (!S_ISDIR(st.st_mode))
 		return fault_set(f, -ENOTDIR, "name a folder that is there",
-			"the mountpoint is no folder");
+			"the mountpoint %s is no folder", path);
 	*ret = take_ptr(whole);
 	return 0;
 }

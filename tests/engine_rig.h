@@ -40,7 +40,7 @@ static inline void start(const struct device_ops *ops)
 	struct fault f = FAULT_NONE;
 
 	config.ops = ops;
-	health_init(&r.health, ops);
+	health_init(&r.health, ops, NULL);
 	assert_int_equal(models_new(r.store, ops, &r.models, &f), 0);
 	assert_int_equal(engine_new(&config, r.models, &r.health, &r.engine), 0);
 }

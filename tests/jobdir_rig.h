@@ -41,7 +41,7 @@ static inline void start(void)
 	struct fault f = FAULT_NONE;
 	int ms = 0;
 
-	health_init(&health, &fake_ops);
+	health_init(&health, &fake_ops, NULL);
 	assert_int_equal(models_new("", &fake_ops, &models, &f), 0);
 	assert_int_equal(engine_new(&config, models, &health, &engine), 0);
 	assert_int_equal(jobdir_new(&limits, engine, models, ROOT, &d), 0);

@@ -1,4 +1,4 @@
-/* Start and end of a generation: each mismatch of contract.md 3 with its own error, nothing
+/* Start and end of a generation: each mismatch of device contract 3 with its own error, nothing
  * configured by then; and the order of the tear-down, however far the start came. */
 #include "core/generation.h"
 

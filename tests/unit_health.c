@@ -17,7 +17,7 @@ static struct health h;
 static int up(void **state)
 {
 	(void)state;
-	health_init(&h, &fake_ops);
+	health_init(&h, &fake_ops, NULL);
 	return 0;
 }
 
@@ -145,7 +145,7 @@ static void render__measuring_backend__warns(void **state)
 	AUTO_BUF struct buf text = BUF_INIT;
 
 	(void)state;
-	health_init(&null, &device_null_ops);
+	health_init(&null, &device_null_ops, "echo");
 	health_render(&null, 0, 0, &text);
 	assert_non_null(strstr(buf_text(&text), "no inference"));
 	health_done(&null);

@@ -159,3 +159,21 @@ def test_long_job__short_job_beside_it__not_stuck():
         equal(m.state("long"), "running", "the long one")
         os.unlink(m.job("long.json"))
         until(lambda: m.metric("npufs_jobs_running") == 0, 5, "none runs")
+
+
+def test_cut_request__too_large_or_no_room__fails_and_does_not_run():
+    """A write that failed spoils the request, whoever looks at it."""
+    cases = (("request_size=1k", 27, "EFBIG"), ("max_bytes=1M,request_size=4M", 28, "ENOSPC"))
+    for options, number, name in cases:
+        with Mount(*options.split(",")) as m:
+            text = b"0123456789abcdef" * 131072
+            fd = os.open(m.job("a.txt"), os.O_CREAT | os.O_WRONLY)
+            refused = 0
+            for at in range(0, len(text), 512):
+                refused = errno_of(os.write, fd, text[at:at + 512]) or refused
+            os.close(fd)
+            equal(refused, number, options)
+            equal(m.done("a")["error"], f"{number} {name}", options)
+            equal(m.started(), 0)
+            m.put("a.txt", "short")
+            equal(m.out("a"), "short\n")

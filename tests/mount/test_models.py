@@ -244,6 +244,12 @@ def test_models__two_models__swapped_and_none_lost():
         assert read(m.path + "/models/dates/state") in ("ready\n", "available\n")
 
 
+def test_models__example__names_its_model():
+    with Models(models=("dates", "xor")) as m:
+        for name in ("dates", "xor"):
+            equal(json.loads(read(f"{m.path}/models/{name}/example.json"))["model"], name)
+
+
 def test_models__unknown_model__nearest_named():
     with Models() as m:
         assert m.send("a.json", '{"model": "datse", "prompt": "x"}')
@@ -334,6 +340,7 @@ def check_damaged(damage, device_calls):
         health = read(m.path + "/health")
         assert "\nreason: " in health, health
         assert m.dir not in health and "weights" not in health, health
+        assert "model dates: " in health, health
         assert not os.path.exists(m.path + "/ready")
         assert m.send("a.txt", "3 Mar 2024\n"), "the request was taken"
         equal(m.metric("npufs_jobs_started_total"), 0)

@@ -170,3 +170,12 @@ def test_private__mounted_by_root__users_refused():
         equal(m.out("a"), "text\n", "root's job")
         equal(as_user(U2, errno_of, read, m.path + "/health"), errno.EACCES, "a user")
         equal(run(["df", m.path]).returncode, 0, "df")
+
+
+def test_jobs_folder__owner_and_mode__nobody_changes_them():
+    """`rsync -a` and `cp -a` by root would close it to everyone else."""
+    with Mount() as m:
+        equal(errno_of(os.chmod, m.jobs, 0o755), errno.EPERM)
+        equal(errno_of(os.chown, m.jobs, U1, U1), errno.EPERM)
+        os.utime(m.jobs)
+        equal(os.stat(m.jobs).st_mode & 0o7777, 0o1777)

@@ -109,3 +109,13 @@ def test_removed__open_results__can_be_read_to_the_end():
         equal(len(os.read(opened[1], 4096)), sizes[1], "status")
         for fd in opened:
             os.close(fd)
+
+
+def test_success__err__has_no_name_once_done():
+    """`test -e STEM.err` tells a script what `ls` shows."""
+    with Mount() as m:
+        m.put("a.json")
+        m.out("a")
+        assert not os.path.exists(m.job("a.err"))
+        m.send("b.json", "{")
+        assert os.path.exists(m.job("b.err"))
