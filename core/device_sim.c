@@ -43,6 +43,18 @@ static void state_free(void *state)
 	llama_kv_free(state);
 }
 
+/* Threads meet several times a layer. With less than this to multiply in a layer each, they wait
+ * for one another longer than they compute, and much longer where cores are shared. */
+#define MACS_PER_THREAD (1u << 19)
+
+static unsigned useful_threads(const struct llama_config *c, unsigned threads)
+{
+	uint64_t macs = (uint64_t)c->dim * (4ull * c->dim + 3ull * c->hidden_dim);
+	uint64_t most = 1 + macs / MACS_PER_THREAD;
+
+	return threads < most ? threads : (unsigned)most;
+}
+
 static enum npu_error load_llama(struct calbin *c, struct sim *sim,
 	const struct safetensors *weights)
 {
@@ -57,7 +69,8 @@ static enum npu_error load_llama(struct calbin *c, struct sim *sim,
 	};
 	enum npu_error code;
 
-	code = llama_new(config, weights, kernels_at(0), soft_params(c)->threads, &sim->llama);
+	code = llama_new(config, weights, kernels_at(0),
+		useful_threads(config, soft_params(c)->threads), &sim->llama);
 	return code == NPU_SUCCESS ? soft_add_llm(c, &llm) : code;
 }
 
