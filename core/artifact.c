@@ -336,6 +336,16 @@ int artifact_read(const struct artifact *a, const struct file_spec *file, void *
 	return 0;
 }
 
+int artifact_unchanged(const struct artifact *a, struct fault *f)
+{
+	const struct findings to = { f, NULL };
+	AUTO_CLOSE int dir = -1;
+	int err = files_open_folder(AT_FDCWD, a->dir, FILES_OWN, &dir);
+
+	return err ? artifact_refuse(&to, err, "the artifact's folder", NULL)
+		   : artifact_check_content(dir, a->manifest, &to);
+}
+
 /* --- listing ---------------------------------------------------------------------------------- */
 
 /* A link is listed, though verification will refuse it: so its owner learns why. */

@@ -37,6 +37,8 @@ int artifact_verify(const char *store, const char *alias, struct artifact **ret,
 /* The same for the administrator: `detail` gets the names, a line each, of the files at fault. */
 int artifact_inspect(const char *store, const char *alias, struct artifact **ret, struct fault *f,
 	struct buf *detail);
+/* Are its files still those that were verified? */
+int artifact_unchanged(const struct artifact *a, struct fault *f);
 void artifact_free(struct artifact *a); /* NULL is fine */
 
 /* Read one listed file whole, checking its digest again. The caller frees *ret. */

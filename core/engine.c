@@ -215,6 +215,7 @@ static void release(struct engine *e)
 	lock_cond_done(&e->work);
 	lock_done(&e->lock);
 	free(e->active);
+	free(e->held);
 	free(e->queues);
 	free(e);
 }
@@ -257,13 +258,40 @@ int engine_new(const struct engine_config *c, struct models *models, struct heal
 	lock_cond_init(&e->due);
 	e->queues = calloc(n_models ? n_models : 1, sizeof *e->queues);
 	e->active = calloc(c->max_active, sizeof *e->active);
-	err = e->queues && e->active ? start_threads(e) : -ENOMEM;
+	e->held = calloc(c->max_active, sizeof *e->held);
+	err = e->queues && e->active && e->held ? start_threads(e) : -ENOMEM;
 	if (err) {
 		release(e);
 		return err;
 	}
 	*ret = e;
 	return 0;
+}
+
+/* The device may hold its thread for long, or for ever: who waits is answered without it. */
+static struct job *hold_one(struct engine *e, size_t i)
+{
+	struct job *j = NULL;
+
+	lock_take(&e->lock);
+	if (i < e->running)
+		j = job_get(e->held[i]);
+	lock_drop(&e->lock);
+	return j;
+}
+
+static void answer_all(struct engine *e)
+{
+	struct fault f = FAULT_NONE;
+	struct job *j;
+
+	fault_set(&f, -ESHUTDOWN, "send it again when the daemon runs", "the daemon stopped");
+	engine_end_waiting(e, -1, &f);
+	for (size_t i = 0; (j = hold_one(e, i)); i++) {
+		if (job_end(j, JOB_FAILED, NULL, &f))
+			count_end(j, JOB_FAILED);
+		job_put(j);
+	}
 }
 
 static void drain(struct engine *e, int64_t drain_ms)
@@ -283,11 +311,17 @@ static void drain(struct engine *e, int64_t drain_ms)
 	lock_drop(&e->lock);
 }
 
-void engine_stop(struct engine *e, int64_t drain_ms)
+int engine_stop(struct engine *e, int64_t drain_ms)
 {
+	struct timespec until;
+
 	drain(e, drain_ms);
-	pthread_join(e->thread, NULL);
+	answer_all(e);
+	until = clock_timespec(clock_mono() + ENGINE_STOP_GRACE_MS * NS_PER_MS);
+	if (pthread_clockjoin_np(e->thread, NULL, CLOCK_MONOTONIC, &until))
+		return -ETIMEDOUT;
 	end_deadlines(e);
+	return 0;
 }
 
 void engine_free(struct engine *e)

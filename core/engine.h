@@ -28,10 +28,11 @@ struct engine;
 int engine_new(const struct engine_config *c, struct models *models, struct health *health,
 	struct engine **ret);
 
-/* No new jobs from now on (health: draining); waits up to `drain_ms` for those it has, ends the
- * rest with -ESHUTDOWN, tears down in the contract's order and joins the thread. Every job that was
- * submitted has ended when it returns; later ones are refused. Once. */
-void engine_stop(struct engine *e, int64_t drain_ms);
+/* No new jobs from now on (health: draining); waits up to `drain_ms` for those it has and answers the
+ * rest with -ESHUTDOWN, also while the device holds its thread; later ones are refused. Then it
+ * tears down in the contract's order and joins the thread. -ETIMEDOUT: the device has not come back
+ * within ENGINE_STOP_GRACE_MS, its thread still runs, and nothing may be freed. Once. */
+int engine_stop(struct engine *e, int64_t drain_ms);
 void engine_free(struct engine *e); /* after engine_stop(); NULL is fine */
 
 /* May this user start another job? -EAGAIN queue full, -EDQUOT the user's share, -EROFS draining,

@@ -16,10 +16,14 @@ bool engine_has_room(struct engine *e)
 	return e->model.manifest->kind != MANIFEST_LLM || device_kv_can_allocate(e->device);
 }
 
-static void count_running(struct engine *e, size_t minus)
+static void let_go(struct engine *e, const struct job *j)
 {
+	size_t i = 0;
+
 	lock_take(&e->lock);
-	e->running -= minus;
+	while (e->held[i] != j)
+		i++;
+	e->held[i] = e->held[--e->running];
 	if (e->draining && !e->running && !e->queued)
 		lock_cond_signal(&e->idle);
 	lock_drop(&e->lock);
@@ -29,8 +33,8 @@ static void count_running(struct engine *e, size_t minus)
 
 static void leave(struct engine *e, size_t i)
 {
-	struct run *run = e->active[i].run;
-	enum npu_error code = run->ops->free(run);
+	struct active a = e->active[i];
+	enum npu_error code = a.run->ops->free(a.run);
 
 	if (code) {
 		metrics_device_error(code);
@@ -39,7 +43,7 @@ static void leave(struct engine *e, size_t i)
 	for (size_t k = i + 1; k < e->n_active; k++)
 		e->active[k - 1] = e->active[k];
 	e->n_active--;
-	count_running(e, 1);
+	let_go(e, a.job);
 }
 
 void engine_end_active(struct engine *e, const struct fault *why)
@@ -73,20 +77,19 @@ static void fail_job(struct engine *e, struct job *j, const struct fault *why)
 
 /* --- begin ------------------------------------------------------------------------------------ */
 
-static int parse(const struct job *j, struct request **ret, struct fault *f)
+static int parse(const struct job *j, const struct blob *b, struct request **ret, struct fault *f)
 {
-	const struct blob *b = job_order(j)->request;
-
 	if (job_format(j) == JOB_FORMAT_TEXT)
 		return request_from_text(blob_bytes(b), blob_len(b), ret, f);
 	return request_from_json(blob_bytes(b), blob_len(b), ret, f);
 }
 
-static int make_run(struct engine *e, struct job *j, struct run **ret, struct fault *f)
+static int make_run(struct engine *e, struct job *j, const struct blob *content, struct run **ret,
+	struct fault *f)
 {
 	const struct run_limits limits = { .output_bytes = e->config.output_bytes };
 	struct request *req = NULL;
-	int err = parse(j, &req, f);
+	int err = parse(j, content, &req, f);
 
 	if (err)
 		return err;
@@ -101,19 +104,23 @@ void engine_begin(struct engine *e, struct job *j)
 {
 	struct fault f = FAULT_NONE;
 	struct run *run = NULL;
+	struct blob *content;
 	struct job_view v;
+	int err;
 
 	e->served++;
-	if (!job_start(j, e->generation->number)) { /* it ended on its way here */
-		count_running(e, 1);
+	if (!job_start(j, e->generation->number, &content)) { /* it ended on its way here */
+		let_go(e, j);
 		engine_end(e, j, JOB_CANCELLED, NULL, NULL);
 		return;
 	}
 	metrics_add(METRIC_JOBS_STARTED, 1);
 	job_look(j, &v);
 	metrics_add(METRIC_QUEUE_TIME, v.queue_ns);
-	if (make_run(e, j, &run, &f)) {
-		count_running(e, 1);
+	err = make_run(e, j, content, &run, &f);
+	blob_put(content);
+	if (err) {
+		let_go(e, j);
 		fail_job(e, j, &f);
 		return;
 	}
@@ -138,6 +145,7 @@ static void deliver(struct engine *e, size_t i)
 		engine_end(e, a.job, JOB_FAILED, NULL, &f);
 	} else {
 		engine_end(e, a.job, JOB_DONE, &outcome, NULL);
+		e->recoveries = 0; /* a good step alone may be a bad request's first */
 	}
 	buf_done(&out);
 }
@@ -165,7 +173,6 @@ static enum step step_one(struct engine *e, struct active *a, struct step_fault 
 	if (s == STEP_FAILED)
 		return s;
 	health_note_progress(e->health);
-	e->recoveries = 0;
 	a->tries = 0;
 	err = piece.len ? job_append(a->job, piece.data, piece.len, e->config.output_bytes) : 0;
 	if (!err)

@@ -109,7 +109,7 @@ static void verify_all(struct engine *e)
 {
 	struct fault f;
 
-	for (size_t i = 0; i < models_count(e->models); i++)
+	for (size_t i = 0; i < models_count(e->models) && engine_pause(e, 0); i++)
 		if (models_verify(e->models, (int)i, &f))
 			model_failed(e, (int)i, &f);
 }
@@ -142,6 +142,8 @@ void engine_open(struct engine *e)
 	int err;
 
 	verify_all(e);
+	if (!engine_pause(e, 0)) /* told to stop meanwhile: not all is verified */
+		return;
 	err = models_choose(e->models, NULL, &f) < 0 ? f.err : 0;
 	if (!err) {
 		struct model_view v;

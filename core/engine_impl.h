@@ -16,6 +16,8 @@
 
 /* After so many jobs of one model, jobs that wait for another get their turn. */
 #define ENGINE_SWAP_AFTER 64
+/* A stop answers what still runs after its drain, and gives the device so long to come back. */
+#define ENGINE_STOP_GRACE_MS 2000
 /* Recoveries in a row without a single good inference between them. */
 #define ENGINE_MAX_RECOVERIES 3
 /* A step that the device was too busy to take is tried so often again, after 1, 2, 4, ... ms. */
@@ -43,6 +45,7 @@ struct engine {
 	struct queue *queues; /* one a model */
 	struct deadlines deadlines;
 	size_t queued, running;
+	struct job **held; /* those that run; their counts are the thread's */
 	bool draining, stopping;
 	bool ended; /* the device's thread has: no job is left */
 

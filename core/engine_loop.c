@@ -75,7 +75,7 @@ static struct job *pop_job(struct engine *e)
 	item = queue_pop(&e->queues[e->current]);
 	if (item) {
 		e->queued--;
-		e->running++;
+		e->held[e->running++] = job_of_queue_item(item);
 	}
 	lock_drop(&e->lock);
 	return item ? job_of_queue_item(item) : NULL;

@@ -348,6 +348,9 @@ static int open_steps(struct generation *g, const struct artifact *a, struct fau
 
 	if (a && (size_t)snprintf(path, sizeof path, "%s/calbin", a->dir) >= sizeof path)
 		return device_failed(f, NPU_FILE_NOT_FOUND, "naming the calbin");
+	err = a ? artifact_unchanged(a, f) : 0; /* it may be long since it was verified */
+	if (err)
+		return err;
 	code = device_load(g->device, a ? path : NULL);
 	if (code)
 		return device_failed(f, code, "loading the calbin");

@@ -38,6 +38,7 @@ struct job {
 	char request_sha256[SHA256_HEX_SIZE], output_sha256[SHA256_HEX_SIZE];
 	char *request_id;    /* NULL: it gave none */
 	struct fault *fault; /* NULL unless it ended badly */
+	size_t request_size;
 	struct job_waiter *waiters;
 };
 
@@ -159,6 +160,7 @@ static void take_order(struct job *j, const struct job_order *order)
 	j->state = JOB_QUEUED;
 	j->order = *order;
 	blob_get(order->request);
+	j->request_size = blob_len(order->request);
 	j->queued = clock_wall();
 	j->queued_mono = clock_mono();
 	if (order->deadline_ms)
@@ -179,12 +181,16 @@ int job_queue(struct job *j, const struct job_order *order)
 	return taken ? 0 : -EALREADY;
 }
 
-bool job_start(struct job *j, uint64_t generation)
+bool job_start(struct job *j, uint64_t generation, struct blob **ret_request)
 {
 	char digest[SHA256_HEX_SIZE];
+	struct blob *request;
 	bool starts;
 
-	sha256_hex(blob_bytes(j->order.request), blob_len(j->order.request), digest);
+	lock_take(&j->lock);
+	request = blob_get(j->order.request); /* its end may let it go at any moment */
+	lock_drop(&j->lock);
+	sha256_hex(blob_bytes(request), blob_len(request), digest);
 	lock_take(&j->lock);
 	starts = j->state == JOB_QUEUED;
 	if (starts) {
@@ -195,6 +201,9 @@ bool job_start(struct job *j, uint64_t generation)
 		j->started_mono = clock_mono();
 	}
 	lock_drop(&j->lock);
+	if (!starts)
+		blob_put(request);
+	*ret_request = starts ? request : NULL;
 	return starts;
 }
 
@@ -302,6 +311,8 @@ static void end_locked(struct job *j, enum job_state state, const struct job_out
 	}
 	if (state != JOB_DONE) /* half a result is no result */
 		buf_done(&j->stream);
+	/* An open result keeps the job; it must not keep the request, whose file may be gone. */
+	blob_put(take_ptr(j->order.request));
 }
 
 /* Most jobs end well and keep none. Without memory for it a job still ends, and says so. */
@@ -459,7 +470,7 @@ static void look_locked(const struct job *j, struct job_view *v)
 	v->out_size = j->out_is_stream ? j->stream.len : j->out.len;
 	v->model = j->order.model;
 	v->stream = j->order.stream;
-	v->request_size = blob_len(j->order.request);
+	v->request_size = j->request_size;
 	memcpy(v->request_sha256, j->request_sha256, sizeof v->request_sha256);
 	memcpy(v->output_sha256, j->output_sha256, sizeof v->output_sha256);
 	if (j->request_id)

@@ -101,8 +101,9 @@ struct job *job_of_deadline(struct deadline *item);
 int job_queue(struct job *j, const struct job_order *order);
 const struct job_order *job_order(const struct job *j); /* fixed once queued */
 
-/* queued -> running; false when it has ended meanwhile. */
-bool job_start(struct job *j, uint64_t generation);
+/* queued -> running; false when it has ended meanwhile. The request's bytes are the caller's count: the job lets its own go
+ * when it ends. */
+bool job_start(struct job *j, uint64_t generation, struct blob **ret_request);
 void job_set_request_id(struct job *j, const char *id);
 
 /* While it runs: more text for the stream. -EFBIG past `limit` bytes. */

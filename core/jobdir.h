@@ -33,7 +33,7 @@ struct jobdir_limits {
 /* A file or folder, or one of a request's results (row > 0). A result belongs to one run: after
  * another run its ref is ESTALE, so that what the kernel keeps of it is never taken for the new
  * one's. */
-#define JOBDIR_RUNS 8192
+#define JOBDIR_RUNS (1 << 17)
 struct jobdir_ref {
 	uint64_t id;
 	enum job_row row;
@@ -57,7 +57,8 @@ enum {
 	JOBDIR_SET_SIZE = 8,
 	JOBDIR_SET_ATIME = 16,
 	JOBDIR_SET_MTIME = 32,
-	JOBDIR_SET_NOW = 64 /* times come from the clock */
+	JOBDIR_SET_ATIME_NOW = 64,
+	JOBDIR_SET_MTIME_NOW = 128 /* times come from the clock */
 };
 struct jobdir_change {
 	unsigned set;

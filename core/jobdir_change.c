@@ -303,6 +303,14 @@ int jobdir_rename(struct jobdir *d, const struct cred *c, uint64_t from_dir, con
 
 /* --- attributes ------------------------------------------------------------------------------- */
 
+/* Who may write may set both times to now; any other time is the owner's to give. */
+static bool times_are_now(const struct jobdir_change *ch)
+{
+	unsigned now = JOBDIR_SET_ATIME_NOW | JOBDIR_SET_MTIME_NOW;
+
+	return (ch->set & now) == now;
+}
+
 static int may_change(struct tree_node *n, const struct cred *c, const struct jobdir_file *open,
 	const struct jobdir_change *ch)
 {
@@ -318,7 +326,7 @@ static int may_change(struct tree_node *n, const struct cred *c, const struct jo
 	if (!err && (ch->set & (JOBDIR_SET_UID | JOBDIR_SET_GID)))
 		err = access_chown(c, &n->owner, uid, gid);
 	if (!err && times && access_owner(c, &n->owner))
-		err = ch->set & JOBDIR_SET_NOW ? access_check(c, &n->owner, W_OK) : -EPERM;
+		err = times_are_now(ch) ? access_check(c, &n->owner, W_OK) : -EPERM;
 	if (!err && (ch->set & JOBDIR_SET_SIZE) && !(open && open->writes))
 		err = access_check(c, &n->owner, W_OK);
 	return err;
@@ -373,9 +381,9 @@ static int setattr_locked(struct jobdir *d, struct tree_node *n, struct jobdir_f
 	if (ch->set & JOBDIR_SET_GID)
 		n->owner.gid = ch->gid;
 	if (ch->set & JOBDIR_SET_ATIME)
-		n->atime = ch->set & JOBDIR_SET_NOW ? now : ch->atime;
+		n->atime = ch->set & JOBDIR_SET_ATIME_NOW ? now : ch->atime;
 	if (ch->set & JOBDIR_SET_MTIME)
-		n->mtime = ch->set & JOBDIR_SET_NOW ? now : ch->mtime;
+		n->mtime = ch->set & JOBDIR_SET_MTIME_NOW ? now : ch->mtime;
 	n->ctime = now;
 	return 0;
 }

@@ -73,7 +73,7 @@ struct submission jobdir_prepare(struct tree_node *n, const struct jobdir_file *
 			"only a part of the request could be written: %s", strerror(-n->cut));
 	else if (n->verdict)
 		s.fault = *verdict_fault(n->verdict);
-	s.judged = f && f->judged && !s.fault.err;
+	s.judged = f && f->judged && n->verdict && !s.fault.err; /* a rename takes the verdict */
 	if (s.judged)
 		s.order = f->order;
 	return s;

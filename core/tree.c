@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "core/clock.h"
+#include "core/crypto.h"
 #include "core/mem.h"
 
 #define FIRST_BUCKETS 16
@@ -34,6 +35,9 @@ struct tree {
 	size_t n_buckets, n_nodes;
 	uint64_t next_id, linked;
 };
+
+/* Unknown to users, who could choose names that fall into one chain. Set with the first tree. */
+static uint64_t hash_seed;
 
 /* --- by id ------------------------------------------------------------------------------------ */
 
@@ -144,6 +148,8 @@ struct tree *tree_new(uint64_t root_id, const struct owner *root)
 
 	if (!t)
 		return NULL;
+	if (!hash_seed && random_bytes(&hash_seed, sizeof hash_seed))
+		hash_seed = (uint64_t)clock_mono(); /* better than none */
 	t->n_buckets = FIRST_BUCKETS;
 	t->buckets = calloc(t->n_buckets, sizeof *t->buckets);
 	t->root = node_new(root_id, root);
@@ -193,7 +199,7 @@ void tree_release(struct tree *t, struct tree_node *n)
 /* Requests are filed under their stem, the rest under the whole name. */
 static size_t hash_key(bool request, const char *key, size_t len, size_t n_buckets)
 {
-	uint64_t h = request ? 0x84222325cbf29ce4ULL : 0xcbf29ce484222325ULL;
+	uint64_t h = (request ? 0x84222325cbf29ce4ULL : 0xcbf29ce484222325ULL) ^ hash_seed;
 
 	for (size_t i = 0; i < len; i++)
 		h = (h ^ (unsigned char)key[i]) * 0x100000001b3ULL;

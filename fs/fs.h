@@ -43,8 +43,8 @@ struct at {
 	unsigned row;
 };
 
-#define AT_ROW_BITS  16
-#define AT_AREA_BIT  56
+#define AT_ROW_BITS  20
+#define AT_AREA_BIT  60
 #define ROW_SELF     1 /* the folder itself, in areas made of tables; their rows follow */
 #define ROW_FIRST    2
 #define JOBS_ROOT_ID 1

@@ -23,7 +23,8 @@ struct open_result {
 struct result_handle {
 	struct open_result open;
 	enum job_result what;
-	off_t next; /* where the last read ended, as far as it is known: what poll asks about */
+	_Atomic off_t
+		next; /* where the last read ended, as far as it is known: what poll asks about */
 	struct park_poll *poll;
 };
 
@@ -37,7 +38,7 @@ static void result_read(struct npufs *fs, fuse_req_t req, struct handle *h, size
 	if ((flags & O_NONBLOCK) && !job_ripe(r->open.job, r->what, (size_t)off))
 		fuse_reply_err(req, EAGAIN);
 	else
-		r->next += (off_t)park_read(req, r->open.job, r->what, size, (size_t)off);
+		park_read(req, r->open.job, r->what, size, (size_t)off, &r->next);
 }
 
 static void result_poll(struct npufs *fs, fuse_req_t req, struct handle *h,

@@ -217,6 +217,7 @@ static int start_engine(struct npufs *fs, const struct device_ops *ops)
 /* --- serving and stopping --------------------------------------------------------------------- */
 
 static atomic_bool stopped; /* the engine was stopped by the signal thread */
+static atomic_bool stuck;   /* it did not come back from the device */
 static atomic_bool left;    /* the loop has ended */
 
 static void wake(int signal)
@@ -227,7 +228,8 @@ static void wake(int signal)
 static void stop_engine(struct npufs *fs)
 {
 	if (!atomic_exchange(&stopped, true))
-		engine_stop(fs->engine, (int64_t)(fs->opts.drain_us / 1000));
+		atomic_store(&stuck,
+			engine_stop(fs->engine, (int64_t)(fs->opts.drain_us / 1000)) != 0);
 }
 
 /* Who was given a result at the last moment comes back for its end, and closes. */
@@ -319,9 +321,20 @@ static void block_signals(void)
 	signal(SIGPIPE, SIG_IGN);
 }
 
+/* The device's thread still uses what would be freed: the mount goes, the memory with the process. */
+static void leave_stuck(struct npufs *fs)
+{
+	log_error("the device did not come back in time; leaving without it");
+	fuse_session_unmount(fs->session);
+	log_close();
+	_exit(1);
+}
+
 static void tear_down(struct npufs *fs)
 {
 	park_abort_all();
+	if (atomic_load(&stuck))
+		leave_stuck(fs);
 	fs_close_all(fs);
 	if (fs->session) {
 		fuse_session_unmount(fs->session);

@@ -28,6 +28,7 @@ struct parked {
 	fuse_req_t req;
 	struct job *job; /* counted */
 	size_t size;
+	_Atomic off_t *ret_next;     /* the handle's */
 	struct parked *next, **link; /* by list_lock */
 };
 
@@ -56,18 +57,20 @@ static void list_remove(struct parked *p)
 	metrics_add(METRIC_PARKED_REQUESTS, -1);
 }
 
-static size_t reply_result(fuse_req_t req, struct job *j, enum job_result what, size_t size,
-	size_t offset)
+/* `next` is told before the answer: until then the kernel holds the file open. */
+static void reply_result(fuse_req_t req, struct job *j, enum job_result what, size_t size,
+	size_t offset, _Atomic off_t *next)
 {
 	AUTO_FREE char *bytes = malloc(size ? size : 1);
 	ssize_t n = bytes ? job_read(j, what, offset, bytes, size) : -ENOMEM;
 
 	lock_assert_none();
+	if (n >= 0)
+		*next = (off_t)(offset + (size_t)n);
 	if (n < 0)
 		fuse_reply_err(req, (int)-n);
 	else
 		fuse_reply_buf(req, bytes, (size_t)n);
-	return n < 0 ? 0 : (size_t)n;
 }
 
 static void parked_free(struct parked *p)
@@ -83,7 +86,8 @@ static void answer(struct parked *p, int err)
 	if (err)
 		fuse_reply_err(p->req, err);
 	else
-		reply_result(p->req, p->job, p->waiter.what, p->size, p->waiter.offset);
+		reply_result(p->req, p->job, p->waiter.what, p->size, p->waiter.offset,
+			p->ret_next);
 	parked_free(p);
 }
 
@@ -126,23 +130,26 @@ static void arm(struct parked *p)
 		answer(p, setup == INTERRUPTED ? EINTR : 0);
 }
 
-size_t park_read(fuse_req_t req, struct job *j, enum job_result what, size_t size, size_t offset)
+void park_read(fuse_req_t req, struct job *j, enum job_result what, size_t size, size_t offset,
+	_Atomic off_t *next)
 {
 	struct parked *p;
 
-	if (job_ripe(j, what, offset))
-		return reply_result(req, j, what, size, offset);
+	if (job_ripe(j, what, offset)) {
+		reply_result(req, j, what, size, offset, next);
+		return;
+	}
 	p = calloc(1, sizeof *p);
 	if (!p) {
 		fuse_reply_err(req, ENOMEM);
-		return 0;
+		return;
 	}
 	p->waiter = (struct job_waiter){ .what = what, .offset = offset, .wake = on_wake };
 	p->req = req;
 	p->job = job_get(j);
 	p->size = size;
+	p->ret_next = next;
 	arm(p);
-	return 0;
 }
 
 void park_abort_all(void)

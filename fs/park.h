@@ -6,9 +6,11 @@
 
 #include "fs/fs.h"
 
-/* Answer a read of a result of `j` (borrowed) when there is something to answer: at once, giving
- * the count of bytes, or parked. */
-size_t park_read(fuse_req_t req, struct job *j, enum job_result what, size_t size, size_t offset);
+/* Answer a read of a result of `j` (borrowed) when there is something to answer: at once, or
+ * parked. `next` gets where what was read ends, before the answer: it must stay as long as the
+ * kernel waits for that. */
+void park_read(fuse_req_t req, struct job *j, enum job_result what, size_t size, size_t offset,
+	_Atomic off_t *next);
 
 /* A poll(2) that waits for a result; one a handle, counted by it. */
 struct park_poll;

@@ -37,8 +37,11 @@ static struct job *queued(const char *text)
 static struct job *running(const char *text)
 {
 	struct job *j = queued(text);
+	struct blob *request;
 
-	assert_true(job_start(j, 4));
+	assert_true(job_start(j, 4, &request));
+	assert_string_equal(blob_bytes(request), text);
+	blob_put(request);
 	return j;
 }
 
@@ -73,6 +76,7 @@ static void new__fresh__writing_and_no_model(void **state)
 
 static void queue__twice_or_after_the_end__ealready(void **state)
 {
+	struct blob *request;
 	struct job *j = queued("abc");
 	struct job_order o = { .model = 0 };
 	struct fault f = why(-ECANCELED);
@@ -88,7 +92,7 @@ static void queue__twice_or_after_the_end__ealready(void **state)
 	assert_true(job_deadline(j)->at > 0);
 	job_end(ended, JOB_CANCELLED, NULL, &f);
 	assert_int_equal(job_queue(ended, &o), -EALREADY);
-	assert_false(job_start(ended, 1));
+	assert_false(job_start(ended, 1, &request));
 	job_put(j);
 	job_put(ended);
 }

@@ -212,6 +212,20 @@ enum npu_error safetensors_parse(const void *bytes, size_t n, struct safetensors
 	return NPU_SUCCESS;
 }
 
+static int read_all(int fd, char *to, size_t n)
+{
+	ssize_t got;
+
+	for (; n; to += got, n -= (size_t)got) {
+		got = read(fd, to, n);
+		if (got < 0 && errno == EINTR)
+			got = 0;
+		else if (got <= 0)
+			return -EIO;
+	}
+	return 0;
+}
+
 static enum npu_error map_file(int fd, void **ret_map, size_t *ret_size)
 {
 	struct stat st;
@@ -219,9 +233,14 @@ static enum npu_error map_file(int fd, void **ret_map, size_t *ret_size)
 
 	if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_size < LENGTH_BYTES)
 		return NPU_BROKEN_FILE;
-	map = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+	/* Not the file itself: who cuts it while it is mapped would end the daemon (SIGBUS). */
+	map = mmap(NULL, (size_t)st.st_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (map == MAP_FAILED)
 		return NPU_MEMORY_ALLOCATION;
+	if (read_all(fd, map, (size_t)st.st_size) < 0) {
+		munmap(map, (size_t)st.st_size);
+		return NPU_BROKEN_FILE;
+	}
 	*ret_map = map;
 	*ret_size = (size_t)st.st_size;
 	return NPU_SUCCESS;

@@ -298,3 +298,21 @@ def test_stop__every_signal__status_0_and_unmounted():
             m.proc.send_signal(number)
             m.ends()
             equal(os.path.ismount(m.path), False, "mounted")
+
+
+def test_stop__device_does_not_come_back__readers_answered_and_gone_in_time():
+    """SIGTERM is not held up by an inference that takes for ever (K05-12)."""
+    with Mount("sim_delay=10s", "drain=0") as m:
+        m.put("a.json")
+        m.runs("a")
+        answers = []
+        reader = threading.Thread(target=lambda: answers.append(errno_of(m.out, "a")))
+        reader.start()
+        until(lambda: m.metric("npufs_parked_requests") == 1, 5, "parked")
+        with took(1.5, "the reader's answer"):
+            m.proc.send_signal(signal.SIGTERM)
+            reader.join()
+        equal(answers, [errno.ESHUTDOWN])
+        with took(4, "the end"):
+            m.ends(status=1)
+        equal(mounts(m), 0)

@@ -177,3 +177,23 @@ def test_cut_request__too_large_or_no_room__fails_and_does_not_run():
             equal(m.started(), 0)
             m.put("a.txt", "short")
             equal(m.out("a"), "short\n")
+
+
+def test_open_results__request_removed__its_bytes_are_not_kept():
+    """An open result holds what it shows, not the request it came from."""
+    with Mount("max_bytes=16M", "max_files=10") as m:
+        def resident():
+            with open(f"/proc/{m.pid}/statm", encoding="ascii") as f:
+                return int(f.read().split()[1]) * 4
+        text = '{"prompt":"x"}' + " " * (3 << 20)
+        before, held = resident(), []
+        for _ in range(60):
+            m.put("a.json", text)
+            held.append(os.open(m.job("a.out"), os.O_RDONLY))
+            equal(os.read(held[-1], 10), b"x\n")
+            os.unlink(m.job("a.json"))
+        grown = resident() - before
+        for fd in held:
+            os.close(fd)
+        if "/san-" not in m.program:  # a sanitizer keeps freed memory
+            assert grown < 40 << 10, f"{grown} KiB"

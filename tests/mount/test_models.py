@@ -373,3 +373,20 @@ def test_models__one_damaged_of_two__degraded_and_the_other_serves():
         equal(m.out("a"), "2024-03-03\n")
         assert m.send("b.json", XOR)
         equal(m.done("b")["state"], "failed")
+
+
+def test_models__changed_on_disk_while_mounted__not_loaded_and_the_other_serves():
+    """What was verified at the start is verified again before each load."""
+    with Models(models=("dates", "xor")) as m:
+        m.put("a.txt", "3 Mar 2024\n")
+        equal(m.out("a"), "2024-03-03\n")
+        path = os.path.join(m.artifact("xor"), "calbin", "weights.safetensors")
+        os.truncate(path, os.path.getsize(path) - 4)
+        m.put("b.json", XOR)
+        equal(m.done("b")["state"], "failed")
+        assert "model xor" in m.err("b")["reason"], m.err("b")
+        m.put("c.txt", "4 Mar 2024\n")
+        equal(m.out("c"), "2024-03-04\n")
+        m.put("d.txt", "5 Mar 2024\n")
+        os.truncate(os.path.join(m.artifact("dates"), "calbin", "weights.safetensors"), 0)
+        equal(m.out("d"), "2024-03-05\n")
