@@ -311,15 +311,26 @@ static void drain(struct engine *e, int64_t drain_ms)
 	lock_drop(&e->lock);
 }
 
+static bool thread_leaves(struct engine *e, int64_t ms)
+{
+	struct timespec until = clock_timespec(clock_mono() + ms * NS_PER_MS);
+	bool late = false, gone;
+
+	lock_take(&e->lock);
+	while (!e->gone && !late)
+		late = lock_cond_wait_until(&e->idle, &e->lock, &until);
+	gone = e->gone;
+	lock_drop(&e->lock);
+	return gone;
+}
+
 int engine_stop(struct engine *e, int64_t drain_ms)
 {
-	struct timespec until;
-
 	drain(e, drain_ms);
 	answer_all(e);
-	until = clock_timespec(clock_mono() + ENGINE_STOP_GRACE_MS * NS_PER_MS);
-	if (pthread_clockjoin_np(e->thread, NULL, CLOCK_MONOTONIC, &until))
+	if (!thread_leaves(e, ENGINE_STOP_GRACE_MS))
 		return -ETIMEDOUT;
+	pthread_join(e->thread, NULL);
 	end_deadlines(e);
 	return 0;
 }

@@ -47,6 +47,7 @@ struct engine {
 	size_t queued, running;
 	struct job **held; /* those that run; their counts are the thread's */
 	bool draining, stopping;
+	bool gone;  /* the thread is at its end */
 	bool ended; /* the device's thread has: no job is left */
 
 	/* the thread's own */

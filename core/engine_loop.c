@@ -128,5 +128,9 @@ void *engine_main(void *engine)
 	}
 	end_everything(e);
 	engine_close(e);
+	lock_take(&e->lock);
+	e->gone = true;
+	lock_cond_signal(&e->idle);
+	lock_drop(&e->lock);
 	return NULL;
 }

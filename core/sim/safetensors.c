@@ -234,7 +234,8 @@ static enum npu_error map_file(int fd, void **ret_map, size_t *ret_size)
 	if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_size < LENGTH_BYTES)
 		return NPU_BROKEN_FILE;
 	/* Not the file itself: who cuts it while it is mapped would end the daemon (SIGBUS). */
-	map = mmap(NULL, (size_t)st.st_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	map = mmap(NULL, (size_t)st.st_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+		-1, 0);
 	if (map == MAP_FAILED)
 		return NPU_MEMORY_ALLOCATION;
 	if (read_all(fd, map, (size_t)st.st_size) < 0) {
