@@ -262,3 +262,16 @@ def test_rename__exchange_and_noreplace__as_far_as_offered():
         r = run(["mv", "-n", m.job("a"), m.job("b")])
         equal((read(m.job("a")), read(m.job("b"))), ("1", "2"), f"mv -n: {r}")
         equal(exchange(m.job("a"), m.job("b")), errno.EINVAL, "exchange")
+
+
+def test_rename__while_it_is_written__judged_by_what_it_is_at_the_end():
+    """A judgement of the first text does not run the second."""
+    with Mount(DELAY) as m:
+        fd = os.open(m.job("a.json"), os.O_CREAT | os.O_WRONLY)
+        os.write(fd, b'{"prompt":"x","deadline_ms":1}')
+        os.rename(m.job("a.json"), m.job("plain"))
+        m.put("plain", '{"prompt":"y"}')
+        os.rename(m.job("plain"), m.job("a.json"))
+        os.close(fd)
+        equal(m.done("a")["state"], "done")
+        equal(m.out("a"), "y\n")

@@ -305,3 +305,16 @@ def test_stop__readers_wait__all_answered_and_unmounted():
         for errors in stop_with_readers(m):
             assert "shutdown" in errors or "not connected" in errors or "aborted" in errors, errors
         equal(os.path.ismount(m.path), False, "mounted")
+
+
+def test_poll__after_a_parked_read__silent_until_there_is_more():
+    """What was read is not announced again."""
+    with Mount("sim_delay=300ms") as m:
+        m.put("a.json", json.dumps({"prompt": "abcdef", "stream": True}))
+        fd = os.open(m.job("a.stream"), os.O_RDONLY)
+        poll = select.poll()
+        poll.register(fd, select.POLLIN)
+        assert os.read(fd, 100)
+        equal(poll.poll(0), [])
+        equal([x[1] for x in poll.poll(5000)], [select.POLLIN])
+        os.close(fd)
