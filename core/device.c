@@ -132,11 +132,6 @@ void device_close(struct device *d)
 	free(d);
 }
 
-const struct device_ops *device_ops_of(const struct device *d)
-{
-	return d->ops;
-}
-
 enum npu_error device_status(struct device *d)
 {
 	count(CALL_STATUS);

@@ -170,7 +170,6 @@ enum npu_error device_open(const struct device_ops *ops, const struct device_par
 	struct device **ret);
 /* Nothing may be configured, loaded or in flight. NULL is fine. */
 void device_close(struct device *d);
-const struct device_ops *device_ops_of(const struct device *d);
 enum npu_error device_status(struct device *d);
 void device_versions(const struct device *d, struct device_info *ret); /* as read at open */
 uint64_t device_calls(enum device_call call); /* in this process, for metrics and tests */

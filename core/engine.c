@@ -33,14 +33,26 @@ static void count_end(struct job *j, enum job_state state)
 	metrics_add(METRIC_OUTPUT_TOKENS, (int64_t)v.output_tokens);
 }
 
+static void end_counted(struct job *j, enum job_state state, const struct job_outcome *outcome,
+	const struct fault *why)
+{
+	if (job_end(j, state, outcome, why))
+		count_end(j, state);
+}
+
+void engine_stopped(struct fault *ret)
+{
+	*ret = (struct fault)FAULT_NONE;
+	fault_set(ret, -ESHUTDOWN, "send it again when the daemon runs", "the daemon stopped");
+}
+
 void engine_end(struct engine *e, struct job *j, enum job_state state,
 	const struct job_outcome *outcome, const struct fault *why)
 {
 	lock_take(&e->lock);
 	deadlines_remove(&e->deadlines, job_deadline(j));
 	lock_drop(&e->lock);
-	if (job_end(j, state, outcome, why))
-		count_end(j, state);
+	end_counted(j, state, outcome, why);
 	job_put(j);
 }
 
@@ -282,14 +294,13 @@ static struct job *hold_one(struct engine *e, size_t i)
 
 static void answer_all(struct engine *e)
 {
-	struct fault f = FAULT_NONE;
+	struct fault f;
 	struct job *j;
 
-	fault_set(&f, -ESHUTDOWN, "send it again when the daemon runs", "the daemon stopped");
+	engine_stopped(&f);
 	engine_end_waiting(e, -1, &f);
 	for (size_t i = 0; (j = hold_one(e, i)); i++) {
-		if (job_end(j, JOB_FAILED, NULL, &f))
-			count_end(j, JOB_FAILED);
+		end_counted(j, JOB_FAILED, NULL, &f);
 		job_put(j);
 	}
 }

@@ -8,6 +8,7 @@
 
 #include "core/clock.h"
 #include "core/metrics.h"
+#include "core/verdict.h"
 
 bool engine_has_room(struct engine *e)
 {
@@ -77,19 +78,12 @@ static void fail_job(struct engine *e, struct job *j, const struct fault *why)
 
 /* --- begin ------------------------------------------------------------------------------------ */
 
-static int parse(const struct job *j, const struct blob *b, struct request **ret, struct fault *f)
-{
-	if (job_format(j) == JOB_FORMAT_TEXT)
-		return request_from_text(blob_bytes(b), blob_len(b), ret, f);
-	return request_from_json(blob_bytes(b), blob_len(b), ret, f);
-}
-
 static int make_run(struct engine *e, struct job *j, const struct blob *content, struct run **ret,
 	struct fault *f)
 {
 	const struct run_limits limits = { .output_bytes = e->config.output_bytes };
 	struct request *req = NULL;
-	int err = parse(j, content, &req, f);
+	int err = verdict_parse(job_format(j), content, &req, f);
 
 	if (err)
 		return err;

@@ -72,6 +72,8 @@ bool engine_forget_locked(struct engine *e, struct job *j);
 /* End a job that is not in the queue any more, count it, and drop the engine's hold on it. */
 void engine_end(struct engine *e, struct job *j, enum job_state state,
 	const struct job_outcome *outcome, const struct fault *why);
+/* What a job is told that the stop ends. */
+void engine_stopped(struct fault *ret);
 /* End all that wait for a model, or for any (-1). */
 void engine_end_waiting(struct engine *e, int model, const struct fault *why);
 

@@ -110,9 +110,9 @@ static void fill(struct engine *e)
 
 static void end_everything(struct engine *e)
 {
-	struct fault f = FAULT_NONE;
+	struct fault f;
 
-	fault_set(&f, -ESHUTDOWN, "send it again when the daemon runs", "the daemon stopped");
+	engine_stopped(&f);
 	engine_end_active(e, &f);
 	engine_end_waiting(e, -1, &f);
 }

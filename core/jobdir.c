@@ -403,7 +403,6 @@ void jobdir_status(struct jobdir *d, struct job *j, struct buf *out)
 		x.model_sha256 = model.sha256;
 	}
 	x.position = engine_position(d->engine, j);
-	x.empty = v.request_size == 0;
 	jobstatus_render(&v, &x, out);
 }
 

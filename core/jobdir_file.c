@@ -83,8 +83,7 @@ static int begin_writing(struct jobdir *d, struct tree_node *n, int flags)
 	if (!err && (flags & O_TRUNC))
 		err = empty_it(d, n);
 	if (!err && judged) {
-		n->verdict =
-			verdict_new(n->what.class == NAME_TEXT ? JOB_FORMAT_TEXT : JOB_FORMAT_JSON);
+		n->verdict = verdict_new(jobdir_format(n));
 		err = n->verdict ? 0 : -ENOMEM;
 	}
 	return err;

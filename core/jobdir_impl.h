@@ -50,6 +50,8 @@ bool jobdir_shows(const struct tree_node *n, struct jobdir_ref ref);
 void jobdir_tell(struct tree_node *n);
 /* May it be changed? -EBUSY from being handed over until it has ended. */
 int jobdir_idle(const struct tree_node *n);
+/* Of a request. */
+enum job_format jobdir_format(const struct tree_node *n);
 /* Judge a name for something new. */
 int jobdir_new_name(const char *name, struct jobname *ret);
 

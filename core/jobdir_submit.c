@@ -37,7 +37,7 @@ void jobdir_drop_job(struct jobdir *d, struct job *j)
 	job_put(j);
 }
 
-static enum job_format format_of(const struct tree_node *n)
+enum job_format jobdir_format(const struct tree_node *n)
 {
 	return n->what.class == NAME_TEXT ? JOB_FORMAT_TEXT : JOB_FORMAT_JSON;
 }
@@ -48,7 +48,7 @@ int jobdir_fresh_run(struct tree_node *n)
 
 	if (!n->parent || !name_is_request(n->what.class) || (n->job && !job_ended(n->job)))
 		return 0; /* what was removed and is still open runs no more */
-	fresh = job_new(n->owner.uid, n->owner.gid, format_of(n));
+	fresh = job_new(n->owner.uid, n->owner.gid, jobdir_format(n));
 	if (!fresh)
 		return -ENOMEM;
 	job_put(jobdir_take_job(n)); /* it has ended: nobody waits for it */

@@ -51,7 +51,7 @@ void jobstatus_render(const struct job_view *v, const struct jobstatus_extra *x,
 {
 	buf_printf(out, "state: %s\n", job_state_name(v->state));
 	job_render_error(v, out);
-	if (v->state == JOB_WRITING && x->empty)
+	if (v->state == JOB_WRITING)
 		buf_puts(out, "note: it runs when something is written and the file is closed\n");
 	if (x->position)
 		buf_printf(out, "position: %zu%s\n", x->position,

@@ -9,7 +9,6 @@ struct jobstatus_extra {
 	const char *model; /* alias; NULL while it is not known */
 	const char *model_sha256;
 	size_t position; /* in the queue, 1 = next; 0 when it does not wait */
-	bool empty;      /* the request has no bytes */
 };
 
 void jobstatus_render(const struct job_view *v, const struct jobstatus_extra *x, struct buf *out);

@@ -14,8 +14,7 @@ enum step { STEP_MORE, STEP_ENDED, STEP_FAILED };
 /* Filled by a step that failed. */
 struct step_fault {
 	struct fault fault;
-	bool submitted; /* the device had taken the work */
-	bool again;     /* nothing has changed: the same step may be tried again */
+	bool again; /* nothing has changed: the same step may be tried again */
 };
 
 struct run_limits {

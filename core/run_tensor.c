@@ -93,8 +93,7 @@ static enum step tensor_step(struct run *r, struct buf *piece, struct step_fault
 	if (got.stage == INFER_DONE)
 		return STEP_ENDED;
 	fault_from_device(&f->fault, got.code, got.what);
-	f->submitted = got.stage != INFER_NOT_SUBMITTED;
-	f->again = !f->submitted;
+	f->again = got.stage == INFER_NOT_SUBMITTED;
 	return STEP_FAILED;
 }
 

@@ -241,8 +241,7 @@ static enum step refuse(const struct run_text *t, struct step_fault *f,
 	const struct infer_result *r)
 {
 	fault_from_device(&f->fault, r->code, r->what);
-	f->submitted = r->stage != INFER_NOT_SUBMITTED;
-	f->again = !f->submitted && !t->seq.lost;
+	f->again = r->stage == INFER_NOT_SUBMITTED && !t->seq.lost;
 	return STEP_FAILED;
 }
 

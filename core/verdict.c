@@ -130,7 +130,7 @@ bool verdict_write(struct verdict *v, uint64_t offset, const char *bytes, size_t
 	return whole;
 }
 
-static int parse(enum job_format format, const struct blob *content, struct request **ret,
+int verdict_parse(enum job_format format, const struct blob *content, struct request **ret,
 	struct fault *f)
 {
 	if (format == JOB_FORMAT_TEXT)
@@ -145,7 +145,7 @@ int verdict_judge(enum job_format format, const struct blob *content,
 	int model, err;
 
 	*f = (struct fault)FAULT_NONE;
-	err = parse(format, content, &req, f);
+	err = verdict_parse(format, content, &req, f);
 	if (err)
 		return f->err
 			? err

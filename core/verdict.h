@@ -28,6 +28,10 @@ bool verdict_write(struct verdict *v, uint64_t offset, const char *bytes, size_t
 /* The content changed in another way. */
 void verdict_reset(struct verdict *v);
 
+/* The content as a request; errors as of request_from_text() and request_from_json(). */
+int verdict_parse(enum job_format format, const struct blob *content, struct request **ret,
+	struct fault *f);
+
 /* Parse and check a whole content. On success *ret_order has model, priority, deadline and stream
  * (the blob is not taken); else `f` says why not. */
 int verdict_judge(enum job_format format, const struct blob *content,
