@@ -188,6 +188,7 @@ static bool step_job(struct engine *e, size_t i)
 	}
 	switch (step_one(e, &e->active[i], &f)) {
 	case STEP_MORE:
+	case STEP_YIELD:
 		return true;
 	case STEP_ENDED:
 		deliver(e, i);

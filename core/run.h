@@ -1,6 +1,7 @@
 /* What one job does on the device, cut into steps that the engine interleaves: a step is one
- * checked inference and what belongs to it on the host. Two kinds: text (core/run_text.c) and
- * tensors (core/run_tensor.c). */
+ * checked inference and what belongs to it on the host. Three kinds: text (core/run_text.c), tensors
+ * (core/run_tensor.c), and a batch (core/run_batch.c), which runs each of its lines as one of those.
+ */
 #ifndef NPUFS_CORE_RUN_H
 #define NPUFS_CORE_RUN_H
 
@@ -9,7 +10,12 @@
 #include "core/models.h"
 #include "core/request.h"
 
-enum step { STEP_MORE, STEP_ENDED, STEP_FAILED };
+enum step {
+	STEP_MORE,
+	STEP_YIELD, /* more, but others may go first: it holds nothing on the device now */
+	STEP_ENDED,
+	STEP_FAILED
+};
 
 /* Filled by a step that failed. */
 struct step_fault {
@@ -33,9 +39,16 @@ struct run_ops {
 	enum npu_error (*free)(struct run *r); /* gives back what it holds on the device */
 };
 
+/* How far a batch is. */
+struct run_lines {
+	uint64_t total; /* not blank; 0 while it is not known, and for what is no batch */
+	uint64_t done, failed;
+};
+
 struct run {
 	const struct run_ops *ops;
-	struct generation *generation;
+	struct generation *generation; /* of a batch: set anew after each STEP_YIELD */
+	struct run_lines lines;
 	const struct model_view *model; /* as of the generation; the engine's */
 	struct request *request;        /* owned */
 	struct run_limits limits;
@@ -45,6 +58,20 @@ struct run {
  * when it succeeds. -EAGAIN: the device has no room for another sequence now. */
 int run_new(struct generation *g, const struct model_view *model, struct request *req,
 	const struct run_limits *limits, struct run **ret, struct fault *f);
+
+/* A batch's content, read piece by piece as it goes: it may be larger than memory. */
+struct run_source {
+	/* The bytes at `offset`: their count, 0 at the end, or a negative errno. */
+	ssize_t (*read)(void *context, uint64_t offset, char *ret, size_t size);
+	void *context;
+	struct run_lines before; /* lines answered by an earlier start of the daemon */
+};
+
+/* A batch: every line is answered by one line of the stream, in order; a bad line by its error. All
+ * lines are for the one model. The context of `source` must outlive it. */
+int run_batch_new(struct generation *g, const struct model_view *model,
+	const struct run_source *source, const struct run_limits *limits, struct run **ret,
+	struct fault *f);
 
 /* The two kinds' constructors, for run_new(). */
 int run_text_new(const struct run *base, struct run **ret, struct fault *f);
