@@ -22,6 +22,14 @@ struct buf {
 #define AUTO_BUF __attribute__((cleanup(buf_done)))
 
 void buf_done(struct buf *b);
+/* What is in it, the caller's now; it is empty after that. */
+static inline struct buf take_buf(struct buf *b)
+{
+	struct buf taken = *b;
+
+	*b = (struct buf)BUF_INIT;
+	return taken;
+}
 void buf_reset(struct buf *b); /* empty, storage kept */
 
 void buf_put(struct buf *b, const void *bytes, size_t n);

@@ -43,7 +43,8 @@ static void end_counted(struct job *j, enum job_state state, const struct job_ou
 void engine_stopped(struct fault *ret)
 {
 	*ret = (struct fault)FAULT_NONE;
-	fault_set(ret, -ESHUTDOWN, "send it again when the daemon runs", "the daemon stopped");
+	fault_set(ret, -ESHUTDOWN, "it runs when the daemon is started again",
+		"the daemon stopped");
 }
 
 void engine_end(struct engine *e, struct job *j, enum job_state state,
@@ -76,6 +77,23 @@ void engine_end_waiting(struct engine *e, int model, const struct fault *why)
 
 	while ((j = pop_any(e, model)))
 		engine_end(e, j, JOB_FAILED, NULL, why);
+}
+
+void engine_leave(struct engine *e, struct job *j, const struct fault *why)
+{
+	lock_take(&e->lock);
+	deadlines_remove(&e->deadlines, job_deadline(j));
+	lock_drop(&e->lock);
+	job_leave(j, why);
+	job_put(j);
+}
+
+void engine_leave_waiting(struct engine *e, const struct fault *why)
+{
+	struct job *j;
+
+	while ((j = pop_any(e, -1)))
+		engine_leave(e, j, why);
 }
 
 /* --- admission -------------------------------------------------------------------------------- */
@@ -150,7 +168,7 @@ int engine_model(struct engine *e, const struct request *req, struct fault *f)
 static int enqueue_locked(struct engine *e, struct job *j, const struct job_order *order,
 	struct fault *f)
 {
-	int err = admit_locked(e, job_uid(j), f);
+	int err = order->queued ? 0 : admit_locked(e, job_uid(j), f); /* once is enough */
 
 	if (!err)
 		err = job_queue(j, order);
@@ -298,9 +316,9 @@ static void answer_all(struct engine *e)
 	struct job *j;
 
 	engine_stopped(&f);
-	engine_end_waiting(e, -1, &f);
+	engine_leave_waiting(e, &f);
 	for (size_t i = 0; (j = hold_one(e, i)); i++) {
-		end_counted(j, JOB_FAILED, NULL, &f);
+		job_leave(j, &f);
 		job_put(j);
 	}
 }

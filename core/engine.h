@@ -28,8 +28,8 @@ struct engine;
 int engine_new(const struct engine_config *c, struct models *models, struct health *health,
 	struct engine **ret);
 
-/* No new jobs from now on (health: draining); waits up to `drain_ms` for those it has and answers the
- * rest with -ESHUTDOWN, also while the device holds its thread; later ones are refused. Then it
+/* No new jobs from now on (health: draining); waits up to `drain_ms` for those it has and answers who
+ * waits for the rest with -ESHUTDOWN (in the spool they stay queued), also while the device holds its thread; later ones are refused. Then it
  * tears down in the contract's order and joins the thread. -ETIMEDOUT: the device has not come back
  * within ENGINE_STOP_GRACE_MS, its thread still runs, and nothing may be freed. Once. */
 int engine_stop(struct engine *e, int64_t drain_ms);

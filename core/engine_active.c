@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "core/clock.h"
 #include "core/metrics.h"
@@ -57,6 +58,16 @@ void engine_end_active(struct engine *e, const struct fault *why)
 	}
 }
 
+void engine_leave_active(struct engine *e, const struct fault *why)
+{
+	while (e->n_active) {
+		struct job *j = e->active[0].job;
+
+		leave(e, 0);
+		engine_leave(e, j, why);
+	}
+}
+
 /* The table of errors says how far a failure reaches: beyond its job, the generation is opened
  * anew. */
 static void fail_job(struct engine *e, struct job *j, const struct fault *why)
@@ -94,26 +105,54 @@ static int make_run(struct engine *e, struct job *j, const struct blob *content,
 	return err;
 }
 
+static int begin_request(struct engine *e, struct job *j, struct run **ret, struct fault *f)
+{
+	struct blob *content = NULL;
+	int err = job_content(j, &content);
+
+	if (err)
+		return fault_set(f, err, "write it again", "the request could not be read: %s",
+			strerror(-err));
+	err = make_run(e, j, content, ret, f);
+	blob_put(content);
+	return err;
+}
+
+static int begin(struct engine *e, struct job *j, struct run **ret, struct fault *f)
+{
+	struct run *parked = job_unpark(j);
+
+	if (!parked)
+		return begin_request(e, j, ret, f);
+	parked->generation = e->generation;
+	*ret = parked;
+	return 0;
+}
+
+static void count_start(struct job *j)
+{
+	struct job_view v;
+
+	metrics_add(METRIC_JOBS_STARTED, 1);
+	job_look(j, &v);
+	metrics_add(METRIC_QUEUE_TIME, v.queue_ns);
+}
+
 void engine_begin(struct engine *e, struct job *j)
 {
 	struct fault f = FAULT_NONE;
 	struct run *run = NULL;
-	struct blob *content;
-	struct job_view v;
-	int err;
 
 	e->served++;
-	if (!job_start(j, e->generation->number, &content)) { /* it ended on its way here */
+	if (job_start(j, e->generation->number))
+		count_start(j);
+	else if (job_state(j) != JOB_RUNNING) { /* it ended on its way here */
 		let_go(e, j);
 		engine_end(e, j, JOB_CANCELLED, NULL, NULL);
 		return;
 	}
-	metrics_add(METRIC_JOBS_STARTED, 1);
-	job_look(j, &v);
-	metrics_add(METRIC_QUEUE_TIME, v.queue_ns);
-	err = make_run(e, j, content, &run, &f);
-	blob_put(content);
-	if (err) {
+	job_set_model(j, e->model.alias, e->model.sha256);
+	if (begin(e, j, &run, &f)) {
 		let_go(e, j);
 		fail_job(e, j, &f);
 		return;
@@ -168,11 +207,43 @@ static enum step step_one(struct engine *e, struct active *a, struct step_fault 
 		return s;
 	health_note_progress(e->health);
 	a->tries = 0;
+	if (job_format(a->job) == JOB_FORMAT_BATCH)
+		job_set_lines(a->job, &a->run->lines);
 	err = piece.len ? job_append(a->job, piece.data, piece.len, e->config.output_bytes) : 0;
 	if (!err)
 		return s;
 	fault_set(&f->fault, err, "ask for less output", "the output could not be kept");
 	return STEP_FAILED;
+}
+
+static void free_run(void *run)
+{
+	struct run *r = run;
+
+	r->ops->free(r); /* between two lines it holds nothing on the device */
+}
+
+/* A batch between two lines lets others go first: it queues again among its user's jobs. True when
+ * nobody waits. */
+static bool keeps_turn(struct engine *e, size_t i)
+{
+	struct active a = e->active[i];
+	bool alone;
+
+	lock_take(&e->lock);
+	alone = !e->queued || queue_push(&e->queues[e->current], job_queue_item(a.job));
+	if (!alone) {
+		e->queued++;
+		job_park(a.job, a.run, free_run);
+	}
+	lock_drop(&e->lock);
+	if (alone)
+		return true;
+	for (size_t k = i + 1; k < e->n_active; k++)
+		e->active[k - 1] = e->active[k];
+	e->n_active--;
+	let_go(e, a.job);
+	return false;
 }
 
 /* True when the job is still on the device. */
@@ -188,8 +259,9 @@ static bool step_job(struct engine *e, size_t i)
 	}
 	switch (step_one(e, &e->active[i], &f)) {
 	case STEP_MORE:
-	case STEP_YIELD:
 		return true;
+	case STEP_YIELD:
+		return keeps_turn(e, i);
 	case STEP_ENDED:
 		deliver(e, i);
 		return false;

@@ -72,6 +72,9 @@ bool engine_forget_locked(struct engine *e, struct job *j);
 /* End a job that is not in the queue any more, count it, and drop the engine's hold on it. */
 void engine_end(struct engine *e, struct job *j, enum job_state state,
 	const struct job_outcome *outcome, const struct fault *why);
+/* The same at a stop: the spool still has it as queued, so it is left rather than ended. */
+void engine_leave(struct engine *e, struct job *j, const struct fault *why);
+void engine_leave_waiting(struct engine *e, const struct fault *why);
 /* What a job is told that the stop ends. */
 void engine_stopped(struct fault *ret);
 /* End all that wait for a model, or for any (-1). */
@@ -91,5 +94,6 @@ bool engine_has_room(struct engine *e);
 void engine_begin(struct engine *e, struct job *j); /* takes the queue's count */
 void engine_step_all(struct engine *e);
 void engine_end_active(struct engine *e, const struct fault *why);
+void engine_leave_active(struct engine *e, const struct fault *why);
 
 #endif

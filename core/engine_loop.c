@@ -108,13 +108,13 @@ static void fill(struct engine *e)
 		engine_begin(e, j);
 }
 
-static void end_everything(struct engine *e)
+static void leave_everything(struct engine *e)
 {
 	struct fault f;
 
 	engine_stopped(&f);
-	engine_end_active(e, &f);
-	engine_end_waiting(e, -1, &f);
+	engine_leave_active(e, &f);
+	engine_leave_waiting(e, &f);
 }
 
 void *engine_main(void *engine)
@@ -126,7 +126,7 @@ void *engine_main(void *engine)
 		fill(e);
 		engine_step_all(e);
 	}
-	end_everything(e);
+	leave_everything(e);
 	engine_close(e);
 	lock_take(&e->lock);
 	e->gone = true;

@@ -1,50 +1,22 @@
-/* Every end of a job goes through job_end(): under the lock it decides who was first, stores the
- * result and takes the list of waiters off; without the lock it wakes them. A waiter is therefore
- * woken once, by whoever took it off the list, or taken back by job_unwait(), never both. */
+/* Every end of a job goes through finish(): one thread ends it, stores what it leaves, and takes the
+ * list of waiters off under the lock; without the lock it wakes them. A waiter is therefore woken
+ * once, by whoever took it off the list, or taken back by job_unwait(), never both. */
 #include "core/job.h"
 
 #include <assert.h>
 #include <errno.h>
-#include <stdatomic.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/clock.h"
-#include "core/lock.h"
+#include "core/job_impl.h"
 #include "core/mem.h"
 #include "core/metrics.h"
 
-struct job {
-	_Atomic unsigned refs;
-	uint64_t id; /* fixed, like uid, gid, format */
-	uint32_t uid, gid;
-	enum job_format format;
-	struct queue_item item; /* by the engine's lock, as is deadline */
-	struct deadline deadline;
-
-	struct lock lock;
-	/* fixed once queued */
-	struct job_order order;
-	/* by lock */
-	enum job_state state;
-	uint64_t generation;
-	int64_t made, queued, started, ended;
-	int64_t queued_mono, started_mono, ended_mono;
-	struct buf stream, out;
-	struct sha256 *stream_digest; /* NULL while the stream is empty */
-	bool out_is_stream;
-	struct job_outcome outcome; /* .out stays NULL */
-	char request_sha256[SHA256_HEX_SIZE], output_sha256[SHA256_HEX_SIZE];
-	char *request_id;    /* NULL: it gave none */
-	struct fault *fault; /* NULL unless it ended badly */
-	size_t request_size;
-	struct job_waiter *waiters;
-};
-
+/* Of jobs without a spool, which keeps the numbers of the others. */
 static _Atomic uint64_t next_id = 1;
 
-struct job *job_new(uint32_t uid, uint32_t gid, enum job_format format)
+struct job *job_new(uint32_t uid, enum job_format format, struct spool *spool, uint64_t file_id)
 {
 	struct job *j = calloc(1, sizeof *j);
 
@@ -52,9 +24,10 @@ struct job *job_new(uint32_t uid, uint32_t gid, enum job_format format)
 		return NULL;
 	atomic_init(&j->refs, 1);
 	lock_init(&j->lock, RANK_JOB, "job");
-	j->id = atomic_fetch_add(&next_id, 1);
+	j->id = spool ? spool_next_job(spool) : atomic_fetch_add(&next_id, 1);
+	j->spool = spool;
+	j->file_id = file_id;
 	j->uid = uid;
-	j->gid = gid;
 	j->format = format;
 	j->order.model = -1;
 	j->made = clock_wall();
@@ -72,9 +45,12 @@ void job_put(struct job *j)
 	if (!j || atomic_fetch_sub_explicit(&j->refs, 1, memory_order_acq_rel) != 1)
 		return;
 	assert(!j->waiters && !queue_waits(&j->item) && !j->deadline.place);
+	if (j->parked)
+		j->free_parked(j->parked);
 	blob_put(j->order.request);
-	if (j->stream_digest)
-		sha256_finish(j->stream_digest, j->output_sha256);
+	spool_file_put(j->file);
+	sha256_finish(j->request_digest, j->request_sha256);
+	sha256_finish(j->stream_digest, j->output_sha256);
 	buf_done(&j->stream);
 	buf_done(&j->out);
 	free(j->request_id);
@@ -160,9 +136,9 @@ static void take_order(struct job *j, const struct job_order *order)
 	j->state = JOB_QUEUED;
 	j->order = *order;
 	blob_get(order->request);
-	j->request_size = blob_len(order->request);
-	j->queued = clock_wall();
-	j->queued_mono = clock_mono();
+	j->request_size = order->request ? blob_len(order->request) : order->request_size;
+	j->queued = order->queued ? order->queued : clock_wall();
+	j->queued_mono = clock_mono() - (clock_wall() - j->queued);
 	if (order->deadline_ms)
 		j->deadline.at = j->queued_mono + order->deadline_ms * NS_PER_MS;
 	j->item.uid = j->uid;
@@ -181,30 +157,46 @@ int job_queue(struct job *j, const struct job_order *order)
 	return taken ? 0 : -EALREADY;
 }
 
-bool job_start(struct job *j, uint64_t generation, struct blob **ret_request)
+bool job_start(struct job *j, uint64_t generation)
 {
-	char digest[SHA256_HEX_SIZE];
-	struct blob *request;
 	bool starts;
 
 	lock_take(&j->lock);
-	request = blob_get(j->order.request); /* its end may let it go at any moment */
-	lock_drop(&j->lock);
-	sha256_hex(blob_bytes(request), blob_len(request), digest);
-	lock_take(&j->lock);
-	starts = j->state == JOB_QUEUED;
+	starts = j->state == JOB_QUEUED && !j->ending;
 	if (starts) {
-		memcpy(j->request_sha256, digest, sizeof digest);
 		j->state = JOB_RUNNING;
 		j->generation = generation;
 		j->started = clock_wall();
 		j->started_mono = clock_mono();
 	}
 	lock_drop(&j->lock);
-	if (!starts)
-		blob_put(request);
-	*ret_request = starts ? request : NULL;
 	return starts;
+}
+
+void job_set_model(struct job *j, const char *alias, const char *sha256)
+{
+	lock_take(&j->lock);
+	strncpy(j->model_alias, alias, sizeof j->model_alias - 1);
+	strncpy(j->model_sha256, sha256, sizeof j->model_sha256 - 1);
+	lock_drop(&j->lock);
+}
+
+void job_set_lines(struct job *j, const struct run_lines *lines)
+{
+	lock_take(&j->lock);
+	j->lines = *lines;
+	lock_drop(&j->lock);
+}
+
+void job_park(struct job *j, void *run, void (*free_run)(void *run))
+{
+	j->parked = run;
+	j->free_parked = free_run;
+}
+
+void *job_unpark(struct job *j)
+{
+	return take_ptr(j->parked);
 }
 
 void job_set_request_id(struct job *j, const char *id)
@@ -219,7 +211,7 @@ void job_set_request_id(struct job *j, const char *id)
 
 static bool ripe_locked(const struct job *j, enum job_result what, size_t offset)
 {
-	return job_state_ended(j->state) || (what == JOB_STREAM && offset < j->stream.len);
+	return job_state_ended(j->state) || (what == JOB_STREAM && offset < j->stream_size);
 }
 
 /* Move the waiters that need wait no longer to a list of their own. */
@@ -255,12 +247,14 @@ static void wake_all(struct job_waiter *ripe)
 /* The digest grows with the text, so that the end of a long job is as short as any. */
 static int append_locked(struct job *j, const char *text, size_t len)
 {
-	buf_put(&j->stream, text, len);
+	if (j->format != JOB_FORMAT_BATCH)
+		buf_put(&j->stream, text, len);
 	if (!j->stream_digest)
 		j->stream_digest = sha256_new();
 	if (!j->stream_digest)
 		return -ENOMEM;
 	sha256_update(j->stream_digest, text, len);
+	j->stream_size += len;
 	return buf_error(&j->stream);
 }
 
@@ -269,50 +263,20 @@ int job_append(struct job *j, const char *text, size_t len, size_t limit)
 	struct job_waiter *ripe = NULL;
 	int err = 0;
 
+	if (j->stream_size > limit || len > limit - j->stream_size) /* only this thread appends */
+		return -EFBIG;
+	if (j->format == JOB_FORMAT_BATCH)
+		err = job_store_append(j, text, len);
+	if (err)
+		return err;
 	lock_take(&j->lock);
-	if (j->state == JOB_RUNNING) {
-		if (len > limit || j->stream.len > limit - len)
-			err = -EFBIG;
-		else
-			err = append_locked(j, text, len);
+	if (j->state == JOB_RUNNING && !j->ending) {
+		err = append_locked(j, text, len);
 		ripe = take_ripe_locked(j);
 	}
 	lock_drop(&j->lock);
 	wake_all(ripe);
 	return err;
-}
-
-static void store_outcome(struct job *j, const struct job_outcome *outcome)
-{
-	j->outcome = *outcome;
-	j->outcome.out = NULL;
-	j->out_is_stream = outcome->out == NULL;
-	if (outcome->out) {
-		j->out = *outcome->out;
-		*outcome->out = (struct buf)BUF_INIT;
-	}
-}
-
-static void end_locked(struct job *j, enum job_state state, const struct job_outcome *outcome,
-	struct fault *why)
-{
-	char digest[SHA256_HEX_SIZE];
-
-	j->state = state;
-	j->ended = clock_wall();
-	j->ended_mono = clock_mono();
-	j->fault = why;
-	if (outcome)
-		store_outcome(j, outcome);
-	if (j->stream_digest) {
-		sha256_finish(take_ptr(j->stream_digest), digest);
-		if (j->out_is_stream)
-			memcpy(j->output_sha256, digest, sizeof digest);
-	}
-	if (state != JOB_DONE) /* half a result is no result */
-		buf_done(&j->stream);
-	/* An open result keeps the job; it must not keep the request, whose file may be gone. */
-	blob_put(take_ptr(j->order.request));
 }
 
 /* Most jobs end well and keep none. Without memory for it a job still ends, and says so. */
@@ -340,28 +304,131 @@ static struct fault fault_of(const struct job *j)
 	return f;
 }
 
+static bool claim(struct job *j)
+{
+	bool first;
+
+	lock_take(&j->lock);
+	first = !job_state_ended(j->state) && !j->ending;
+	j->ending |= first;
+	lock_drop(&j->lock);
+	return first;
+}
+
+/* The end becomes visible. What is large and stored is no longer needed in memory, and an open
+ * result keeps the job: it must not keep the request, whose file may be gone. */
+static void publish_locked(struct job *j, struct job_ending *end, bool stored)
+{
+	const struct job_outcome *o = end->outcome;
+
+	j->state = end->state;
+	j->ended = end->ended;
+	j->ended_mono = end->ended_mono;
+	j->fault = take_ptr(end->fault);
+	j->stored = stored;
+	memcpy(j->output_sha256, end->output_sha256, sizeof j->output_sha256);
+	if (o) {
+		j->outcome = *o;
+		j->outcome.out = NULL;
+		j->out_is_stream = o->out == NULL;
+		j->out_size = o->out ? o->out->len : j->stream_size;
+	}
+	if (o && o->out && !(stored && o->out->len > JOB_OUT_IN_MEMORY)) {
+		j->out = *o->out;
+		*o->out = (struct buf)BUF_INIT;
+	}
+	if (end->state != JOB_DONE) /* half a result is no result */
+		j->stream_size = 0;
+	if (end->state != JOB_DONE || (stored && j->stream.len > JOB_OUT_IN_MEMORY))
+		buf_done(&j->stream);
+	blob_put(take_ptr(j->order.request));
+}
+
+static void publish(struct job *j, struct job_ending *end, bool stored)
+{
+	struct job_waiter *ripe;
+
+	lock_take(&j->lock);
+	publish_locked(j, end, stored);
+	ripe = take_ripe_locked(j);
+	lock_drop(&j->lock);
+	wake_all(ripe);
+}
+
+/* Only the thread that ends the job has the digest now. */
+static void finish_digest(struct job *j, struct job_ending *end)
+{
+	const struct job_outcome *o = end->outcome;
+	char of_stream[SHA256_HEX_SIZE] = "";
+
+	if (j->stream_digest)
+		sha256_finish(take_ptr(j->stream_digest), of_stream);
+	if (o && o->out)
+		sha256_hex(buf_text(o->out), o->out->len, end->output_sha256);
+	else if (o)
+		memcpy(end->output_sha256, of_stream, sizeof of_stream);
+}
+
+/* The result could not be kept: it ends so, at least here. */
+static void fail_ending(struct job_ending *end, int err)
+{
+	struct fault f = FAULT_NONE;
+
+	fault_set(&f, err, "make room in the store, then write the request again",
+		"the result could not be kept: %s", strerror(-err));
+	free(end->fault);
+	end->fault = keep_fault(&f);
+	end->state = JOB_FAILED;
+	end->outcome = NULL;
+	end->output_sha256[0] = '\0';
+}
+
 bool job_end(struct job *j, enum job_state state, const struct job_outcome *outcome,
 	const struct fault *why)
 {
-	struct job_waiter *ripe = NULL;
-	struct fault *kept = why ? keep_fault(why) : NULL;
-	char digest[SHA256_HEX_SIZE] = "";
-	bool first;
+	struct job_ending end = { .state = state, .outcome = outcome };
+	int err;
 
 	assert(job_state_ended(state));
-	if (outcome && outcome->out)
-		sha256_hex(buf_text(outcome->out), outcome->out->len, digest);
-	lock_take(&j->lock);
-	first = !job_state_ended(j->state);
-	if (first) {
-		memcpy(j->output_sha256, digest, sizeof digest);
-		end_locked(j, state, outcome, take_ptr(kept));
-		ripe = take_ripe_locked(j);
+	lock_assert_none();
+	if (!claim(j))
+		return false;
+	end.ended = clock_wall();
+	end.ended_mono = clock_mono();
+	end.fault = why ? keep_fault(why) : NULL;
+	finish_digest(j, &end);
+	err = job_store_end(j, &end);
+	if (err && state == JOB_DONE) {
+		fail_ending(&end, err);
+		job_store_end(j, &end); /* a head may still fit */
 	}
-	lock_drop(&j->lock);
-	free(kept);
-	wake_all(ripe);
-	return first;
+	publish(j, &end, !err);
+	return true;
+}
+
+bool job_leave(struct job *j, const struct fault *why)
+{
+	struct job_ending end = { .state = JOB_FAILED };
+
+	if (!claim(j))
+		return false;
+	end.ended = clock_wall();
+	end.ended_mono = clock_mono();
+	end.fault = keep_fault(why);
+	finish_digest(j, &end);
+	publish(j, &end, false);
+	return true;
+}
+
+void job_move_file(struct job *j, uint64_t file_id)
+{
+	assert(job_state(j) == JOB_WRITING);
+	j->file_id = file_id;
+}
+
+bool job_is_shared(struct job *j)
+{
+	return atomic_load(&j->refs) > 1;
 }
 
 /* --- waiting and reading ---------------------------------------------------------------------- */
@@ -430,24 +497,47 @@ static ssize_t read_error(struct job *j, size_t offset, char *ret, size_t size)
 	return buf_error(&text) ? -ENOMEM : (ssize_t)copy_part(&text, offset, ret, size);
 }
 
+/* Where a result is: in memory, or in the spool at `at`. */
+struct place {
+	const struct buf *memory; /* NULL: in the spool */
+	uint64_t at, size;
+};
+
+static struct place place_of(const struct job *j, enum job_result what)
+{
+	bool stream = what == JOB_STREAM || j->out_is_stream;
+	const struct buf *memory = stream ? &j->stream : &j->out;
+	uint64_t size = stream ? j->stream_size : j->out_size;
+
+	return (struct place){
+		.memory = memory->len == size ? memory : NULL,
+		.at = j->request_size + (stream && !j->out_is_stream ? j->out_size : 0),
+		.size = size,
+	};
+}
+
 ssize_t job_read(struct job *j, enum job_result what, size_t offset, char *ret, size_t size)
 {
-	ssize_t n;
+	struct place p;
+	ssize_t n = 0;
 
 	if (what == JOB_ERR)
 		return read_error(j, offset, ret, size);
 	lock_take(&j->lock);
+	p = place_of(j, what);
 	if (job_state_ended(j->state) && j->state != JOB_DONE)
 		n = fault_of(j).err;
-	else if (what == JOB_STREAM || j->out_is_stream)
-		n = (ssize_t)copy_part(&j->stream, offset, ret, size);
-	else
-		n = (ssize_t)copy_part(&j->out, offset, ret, size);
+	else if (p.memory)
+		n = (ssize_t)copy_part(p.memory, offset, ret, size);
 	lock_drop(&j->lock);
-	return n;
+	if (n < 0 || p.memory || offset >= p.size)
+		return n;
+	if (size > p.size - offset)
+		size = (size_t)(p.size - offset);
+	return job_store_read(j, p.at + offset, ret, size);
 }
 
-static void look_locked(const struct job *j, struct job_view *v)
+void job_look_locked(const struct job *j, struct job_view *v)
 {
 	int64_t now = clock_mono();
 	int64_t queue_end = j->started_mono ? j->started_mono : j->ended_mono ? j->ended_mono : now;
@@ -466,10 +556,16 @@ static void look_locked(const struct job *j, struct job_view *v)
 	v->finish_reason = j->outcome.finish_reason ? j->outcome.finish_reason : "";
 	v->seed_known = j->outcome.seed_known;
 	v->seed = j->outcome.seed;
-	v->stream_size = j->stream.len;
-	v->out_size = j->out_is_stream ? j->stream.len : j->out.len;
+	v->stream_size = j->stream_size;
+	v->out_size = j->out_size;
+	v->stream_apart = j->state == JOB_DONE && !j->out_is_stream && j->stream_size;
 	v->model = j->order.model;
 	v->stream = j->order.stream;
+	v->stored = j->stored;
+	v->shape = j->order.shape;
+	v->lines = j->lines;
+	memcpy(v->model_alias, j->model_alias, sizeof v->model_alias);
+	memcpy(v->model_sha256, j->model_sha256, sizeof v->model_sha256);
 	v->request_size = j->request_size;
 	memcpy(v->request_sha256, j->request_sha256, sizeof v->request_sha256);
 	memcpy(v->output_sha256, j->output_sha256, sizeof v->output_sha256);
@@ -482,7 +578,7 @@ void job_look(struct job *j, struct job_view *ret)
 {
 	*ret = (struct job_view){ .id = j->id, .uid = j->uid, .format = j->format };
 	lock_take(&j->lock);
-	look_locked(j, ret);
+	job_look_locked(j, ret);
 	lock_drop(&j->lock);
 }
 

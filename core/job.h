@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "core/answer.h"
 #include "core/blob.h"
 #include "core/buf.h"
 #include "core/crypto.h"
@@ -29,12 +30,16 @@ enum job_state {
 	JOB_STATE_COUNT
 };
 
-enum job_format { JOB_FORMAT_TEXT, JOB_FORMAT_JSON };
+enum job_format { JOB_FORMAT_TEXT, JOB_FORMAT_JSON, JOB_FORMAT_BATCH };
 
 /* What a result file shows. */
 enum job_result { JOB_OUT, JOB_ERR, JOB_STREAM };
 
+#define MODEL_ALIAS_SIZE 65
+
 struct job;
+struct record_run;
+struct spool;
 
 /* Somebody who waits for a job; embedded by the owner. wake() is called once, without any lock,
  * from the thread that made the wait end; after it the job no longer knows the waiter. */
@@ -45,13 +50,22 @@ struct job_waiter {
 	struct job_waiter *next, **link; /* private */
 };
 
+/* How far a batch is. */
+struct run_lines {
+	uint64_t total; /* not blank; 0 while it is not known, and for what is no batch */
+	uint64_t done, failed;
+};
+
 /* What a job is asked to do, fixed by job_queue(). */
 struct job_order {
-	struct blob *request; /* the job takes its own count */
+	struct blob *request; /* the job takes its own count; NULL: it is read from the spool */
+	uint64_t request_size;
+	int64_t queued; /* wall ns; 0 now. Of a job of an earlier start: when it was accepted */
 	int model;
 	int32_t priority;
 	int64_t deadline_ms; /* 0 none */
 	bool stream;
+	enum answer_shape shape;
 };
 
 /* Everything there is to say about a job at one moment. */
@@ -60,8 +74,13 @@ struct job_view {
 	uint32_t uid;
 	enum job_state state;
 	enum job_format format;
-	int model;                            /* -1 before it was queued */
-	bool stream;                          /* asked for a listed STEM.stream */
+	int model; /* -1 before it was queued */
+	char model_alias[MODEL_ALIAS_SIZE], model_sha256[SHA256_HEX_SIZE]; /* "" unknown */
+	bool stream;       /* asked for a listed STEM.stream */
+	bool stream_apart; /* what .stream has is not what .out has */
+	bool stored;       /* the spool has what it left */
+	enum answer_shape shape;
+	struct run_lines lines;               /* of a batch */
 	uint64_t generation;                  /* of the device, 0 before it ran */
 	int64_t made, queued, started, ended; /* wall ns, 0 where it did not happen */
 	int64_t queue_ns, run_ns; /* durations on the monotonic clock, still growing or final */
@@ -75,7 +94,13 @@ struct job_view {
 	struct fault fault;
 };
 
-struct job *job_new(uint32_t uid, uint32_t gid, enum job_format format); /* NULL: no memory */
+/* Its results are kept in that file of the spool; NULL: in memory only. NULL: no memory. */
+struct job *job_new(uint32_t uid, enum job_format format, struct spool *spool, uint64_t file_id);
+/* A job that ended before, from its file's head; `to_read`: its output is going to be read, so it is
+ * verified unless it is large. -EIO: it is damaged. */
+int job_revive(struct spool *spool, uint64_t file_id, bool to_read, struct job **ret);
+/* A job of an earlier start that is to run, still to be queued; or NULL. */
+struct job *job_again(struct spool *spool, uint64_t file_id, const struct record_run *r);
 struct job *job_get(struct job *j);
 void job_put(struct job *j); /* NULL is fine */
 
@@ -101,10 +126,21 @@ struct job *job_of_deadline(struct deadline *item);
 int job_queue(struct job *j, const struct job_order *order);
 const struct job_order *job_order(const struct job *j); /* fixed once queued */
 
-/* queued -> running; false when it has ended meanwhile. The request's bytes are the caller's count: the job lets its own go
- * when it ends. */
-bool job_start(struct job *j, uint64_t generation, struct blob **ret_request);
+/* queued -> running; false when it has ended meanwhile. */
+bool job_start(struct job *j, uint64_t generation);
 void job_set_request_id(struct job *j, const char *id);
+void job_set_model(struct job *j, const char *alias, const char *sha256);
+void job_set_lines(struct job *j, const struct run_lines *lines);
+
+/* The request's bytes, the caller's count; once. Of a batch none: it is read piece by piece. */
+int job_content(struct job *j, struct blob **ret);
+ssize_t job_read_request(struct job *j, uint64_t offset, char *ret, size_t size);
+/* A batch that was begun before goes on behind its last whole answer: which they are. */
+int job_resume(struct job *j, struct run_lines *ret);
+
+/* What a run leaves with its job while others have their turn; freed with the job. */
+void job_park(struct job *j, void *run, void (*free_run)(void *run));
+void *job_unpark(struct job *j); /* or NULL */
 
 /* While it runs: more text for the stream. -EFBIG past `limit` bytes. */
 int job_append(struct job *j, const char *text, size_t len, size_t limit);
@@ -117,11 +153,21 @@ struct job_outcome {
 	struct buf *out; /* taken: what .out holds; NULL: the stream's text is the output */
 };
 
-/* Ends the job unless it has ended: the first one wins, true for it. All waiters are woken before
- * it returns. No lock may be held. `outcome` with JOB_DONE, `why` with the others; -EAGAIN in it
- * becomes -EBUSY. */
+/* Ends the job unless it has ended: the first one wins, true for it. What it leaves is in the spool
+ * before anybody can see that it ended; a result that cannot be kept makes it FAILED. All waiters
+ * are woken before it returns. No lock may be held. `outcome` with JOB_DONE, `why` with the others;
+ * -EAGAIN in it becomes -EBUSY. */
 bool job_end(struct job *j, enum job_state state, const struct job_outcome *outcome,
 	const struct fault *why);
+/* The daemon stops: who waits is told why, and the spool still has the job as queued, or as being
+ * written. True when it had not ended. */
+bool job_leave(struct job *j, const struct fault *why);
+/* Another file is to be its own; only while it is being written. */
+void job_move_file(struct job *j, uint64_t file_id);
+/* Its file is gone, or is going to be another run's: nothing of it is kept there from now on. Who has
+ * the job open goes on reading what it left. */
+void job_forget_file(struct job *j);
+bool job_is_shared(struct job *j); /* more than one holder */
 
 /* Wait. False when there is nothing to wait for any more: the caller goes on by itself. */
 bool job_wait(struct job *j, struct job_waiter *w);
@@ -133,6 +179,9 @@ bool job_ripe(struct job *j, enum job_result what, size_t offset);
  * count, 0 at the end, the job's negative errno for .out and .stream of a job that did not end
  * well. */
 ssize_t job_read(struct job *j, enum job_result what, size_t offset, char *ret, size_t size);
+
+/* What the spool keeps of the job as it is. */
+void job_record(struct job *j, struct record_run *ret);
 
 /* The text of STEM.err. */
 void job_render_error(const struct job_view *v, struct buf *out);

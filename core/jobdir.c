@@ -13,26 +13,27 @@
 
 #define ROOT_MODE (S_ISVTX | 0777)
 
-int jobdir_new(const struct jobdir_limits *limits, struct engine *engine, struct models *models,
-	uint64_t root_id, struct jobdir **ret)
+int jobdir_new(const struct jobdir_limits *limits, struct spool *spool, struct engine *engine,
+	struct models *models, uint64_t root_id, struct jobdir **ret)
 {
 	const struct owner root = { .uid = (uint32_t)geteuid(),
 		.gid = (uint32_t)getegid(),
 		.mode = ROOT_MODE,
 		.dir = true };
 	struct jobdir *d = calloc(1, sizeof *d);
+	int err;
 
 	if (!d)
 		return -ENOMEM;
 	d->limits = *limits;
+	d->spool = spool;
 	d->engine = engine;
 	d->models = models;
-	lock_init(&d->lock, RANK_TREE, "jobs folder");
 	d->tree = tree_new(root_id, &root);
-	if (!d->tree) {
-		lock_done(&d->lock);
-		free(d);
-		return -ENOMEM;
+	err = d->tree ? jobdir_load(d) : -ENOMEM;
+	if (err) {
+		jobdir_free(d);
+		return err;
 	}
 	*ret = d;
 	return 0;
@@ -59,9 +60,12 @@ void jobdir_free(struct jobdir *d)
 {
 	if (!d)
 		return;
-	empty(d, tree_root(d->tree));
-	tree_free(d->tree);
-	lock_done(&d->lock);
+	if (d->tree) {
+		empty(d, tree_root(d->tree));
+		tree_free(d->tree);
+	}
+	usage_done(&d->usage);
+	free(d->recent.ids);
 	free(d);
 }
 
@@ -82,7 +86,6 @@ int jobdir_dir(struct jobdir *d, const struct cred *c, uint64_t id, int want,
 	struct tree_node *n = tree_by_id(d->tree, id);
 	int err;
 
-	lock_assert_held(&d->lock);
 	if (!n)
 		return -ESTALE;
 	if (!n->dir)
@@ -116,18 +119,26 @@ int jobdir_new_name(const char *name, struct jobname *ret)
 
 	if (err)
 		return err;
-	if (ret->class == NAME_RESULT)
-		return -EPERM;
-	return ret->class == NAME_BATCH ? -EOPNOTSUPP : 0;
+	return ret->class == NAME_RESULT ? -EPERM : 0;
 }
 
 /* --- attributes ------------------------------------------------------------------------------- */
 
+static enum job_state state_of(const struct tree_node *n)
+{
+	return n->job ? job_state(n->job) : (enum job_state)n->ended;
+}
+
+bool jobdir_has_run(const struct tree_node *n)
+{
+	return n->job || n->ended;
+}
+
 bool jobdir_has_row(const struct tree_node *n, enum job_row row)
 {
-	if (!n->job || row == ROW_REQUEST || (n->removed & 1u << row))
+	if (!jobdir_has_run(n) || row == ROW_REQUEST || (n->removed & 1u << row))
 		return false;
-	return row != ROW_ERR || job_state(n->job) != JOB_DONE; /* `test -e STEM.err` */
+	return row != ROW_ERR || state_of(n) != JOB_DONE; /* `test -e STEM.err` */
 }
 
 struct jobdir_ref jobdir_ref(const struct tree_node *n, enum job_row row)
@@ -149,7 +160,7 @@ static bool row_listed(const struct tree_node *n, enum job_row row)
 
 	if (!jobdir_has_row(n, row))
 		return false;
-	s = job_state(n->job);
+	s = state_of(n);
 	switch (row) {
 	case ROW_STATUS:
 		return true;
@@ -158,7 +169,8 @@ static bool row_listed(const struct tree_node *n, enum job_row row)
 	case ROW_ERR:
 		return job_state_ended(s) && s != JOB_DONE;
 	case ROW_STREAM:
-		return (s == JOB_DONE || s == JOB_RUNNING) && job_order(n->job)->stream;
+		return (s == JOB_DONE || s == JOB_RUNNING) &&
+			(n->job ? job_order(n->job)->stream : n->has_stream);
 	default:
 		return false;
 	}
@@ -194,14 +206,31 @@ static int64_t last_change(const struct job_view *v)
 	return v->queued ? v->queued : v->made;
 }
 
-void jobdir_attr(struct jobdir *d, struct tree_node *n, enum job_row row, struct jobdir_attr *ret)
+/* A run that is in the spool only is looked up there. */
+static int result_attr(struct jobdir *d, struct tree_node *n, enum job_row row,
+	struct jobdir_attr *ret)
 {
+	struct job *j = n->job ? job_get(n->job) : NULL;
 	struct job_view v;
+	int err = j ? 0 : job_revive(d->spool, n->id, false, &j);
 
+	if (err)
+		return err;
+	job_look(j, &v);
+	ret->owner = jobdir_result_owner(n);
+	ret->size = jobdir_result_size(d, j, row, &v);
+	ret->final = job_state_ended(v.state);
+	ret->atime = ret->mtime = ret->ctime = last_change(&v);
+	job_put(j);
+	return 0;
+}
+
+int jobdir_attr(struct jobdir *d, struct tree_node *n, enum job_row row, struct jobdir_attr *ret)
+{
 	*ret = (struct jobdir_attr){
 		.ref = jobdir_ref(n, row),
 		.owner = n->owner,
-		.size = n->data ? spool_file_size(n->data) : 0,
+		.size = n->size,
 		.links = n->dir     ? 2 + tree_dir_subdirs(n)
 			: n->parent ? 1
 				    : 0,
@@ -209,13 +238,7 @@ void jobdir_attr(struct jobdir *d, struct tree_node *n, enum job_row row, struct
 		.mtime = n->mtime,
 		.ctime = n->ctime,
 	};
-	if (row == ROW_REQUEST)
-		return;
-	job_look(n->job, &v);
-	ret->owner = jobdir_result_owner(n);
-	ret->size = jobdir_result_size(d, n->job, row, &v);
-	ret->final = job_state_ended(v.state);
-	ret->atime = ret->mtime = ret->ctime = last_change(&v);
+	return row == ROW_REQUEST ? 0 : result_attr(d, n, row, ret);
 }
 
 /* A node the kernel may still name though it is gone: ESTALE makes the kernel look the name up
@@ -240,12 +263,8 @@ int jobdir_getattr(struct jobdir *d, const struct cred *c, struct jobdir_ref ref
 	struct tree_node *n;
 	int err;
 
-	lock_take(&d->lock);
 	err = find_ref(d, c, ref, &n);
-	if (!err)
-		jobdir_attr(d, n, ref.row, ret);
-	lock_drop(&d->lock);
-	return err;
+	return err ? err : jobdir_attr(d, n, ref.row, ret);
 }
 
 int jobdir_access(struct jobdir *d, const struct cred *c, struct jobdir_ref ref, int want)
@@ -254,13 +273,11 @@ int jobdir_access(struct jobdir *d, const struct cred *c, struct jobdir_ref ref,
 	struct owner o;
 	int err;
 
-	lock_take(&d->lock);
 	err = find_ref(d, c, ref, &n);
 	if (!err) {
 		o = ref.row ? jobdir_result_owner(n) : n->owner;
 		err = ref.row && (want & W_OK) ? -EACCES : access_check(c, &o, want);
 	}
-	lock_drop(&d->lock);
 	return err;
 }
 
@@ -273,7 +290,6 @@ int jobdir_lookup(struct jobdir *d, const struct cred *c, uint64_t dir, const ch
 
 	if (strlen(name) > JOBNAME_MAX)
 		return -ENAMETOOLONG;
-	lock_take(&d->lock);
 	err = jobdir_dir(d, c, dir, 0, &parent);
 	if (!err) {
 		n = what.class == NAME_RESULT ? tree_find_stem(parent, name, what.stem_len)
@@ -282,11 +298,10 @@ int jobdir_lookup(struct jobdir *d, const struct cred *c, uint64_t dir, const ch
 			n = NULL;
 		err = n ? 0 : -ENOENT;
 	}
-	if (!err) {
+	if (!err)
+		err = jobdir_attr(d, n, what.row, ret);
+	if (!err)
 		jobdir_tell(n);
-		jobdir_attr(d, n, what.row, ret);
-	}
-	lock_drop(&d->lock);
 	return err;
 }
 
@@ -300,7 +315,6 @@ void jobdir_forget(struct jobdir *d, uint64_t id, uint64_t n)
 {
 	struct tree_node *node;
 
-	lock_take(&d->lock);
 	node = tree_by_id(d->tree, id);
 	if (node) {
 		if (node->lookups && node->lookups <= n)
@@ -308,7 +322,6 @@ void jobdir_forget(struct jobdir *d, uint64_t id, uint64_t n)
 		node->lookups = node->lookups > n ? node->lookups - n : 0;
 		tree_release(d->tree, node);
 	}
-	lock_drop(&d->lock);
 }
 
 /* --- listing ---------------------------------------------------------------------------------- */
@@ -360,7 +373,6 @@ int jobdir_list(struct jobdir *d, uint64_t dir, uint64_t from,
 	uint64_t entry = from / ROW_COUNT;
 	int err;
 
-	lock_take(&d->lock);
 	parent = tree_by_id(d->tree, dir);
 	err = parent && parent->dir ? 0 : -ENOENT;
 	while (!err && (n = tree_entry_from(parent, entry))) {
@@ -370,7 +382,6 @@ int jobdir_list(struct jobdir *d, uint64_t dir, uint64_t from,
 		entry = n->entry + 1;
 		from = place(entry, 0);
 	}
-	lock_drop(&d->lock);
 	return err;
 }
 
@@ -379,12 +390,10 @@ int jobdir_may_list(struct jobdir *d, const struct cred *c, uint64_t dir)
 	struct tree_node *n;
 	int err;
 
-	lock_take(&d->lock);
 	n = tree_by_id(d->tree, dir);
 	err = n ? jobdir_search(c, n->parent) : -ESTALE;
 	if (!err)
 		err = access_check(c, &n->owner, R_OK);
-	lock_drop(&d->lock);
 	return err;
 }
 
@@ -392,24 +401,27 @@ int jobdir_may_list(struct jobdir *d, const struct cred *c, uint64_t dir)
 
 void jobdir_status(struct jobdir *d, struct job *j, struct buf *out)
 {
-	struct jobstatus_extra x = { 0 };
-	struct model_view model;
 	struct job_view v;
 
 	job_look(j, &v);
-	if (v.model >= 0) {
-		models_get(d->models, v.model, &model);
-		x.model = model.alias;
-		x.model_sha256 = model.sha256;
-	}
-	x.position = engine_position(d->engine, j);
-	jobstatus_render(&v, &x, out);
+	jobstatus_render(&v, engine_position(d->engine, j), out);
 }
 
-void jobdir_usage(struct jobdir *d, uint64_t *ret_files, uint64_t *ret_bytes)
+static uint64_t left(uint64_t limit, uint64_t used)
 {
-	lock_take(&d->lock);
-	*ret_files = tree_count(d->tree);
-	*ret_bytes = d->bytes;
-	lock_drop(&d->lock);
+	return limit > used ? limit - used : 0;
+}
+
+void jobdir_usage(struct jobdir *d, struct jobdir_usage *ret)
+{
+	struct spool_room room;
+
+	spool_room(d->spool, &room);
+	*ret = (struct jobdir_usage){ .files = tree_count(d->tree), .bytes = d->usage.bytes };
+	ret->free_files = left(d->limits.files, ret->files);
+	ret->free_bytes = left(d->limits.bytes, ret->bytes);
+	if (ret->free_files > room.free_files)
+		ret->free_files = room.free_files;
+	if (ret->free_bytes > room.free_bytes)
+		ret->free_bytes = room.free_bytes;
 }

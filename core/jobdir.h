@@ -9,9 +9,14 @@
  *   EBUSY       writing a request that is queued or running, or that another writes
  *   EEXIST      a request with that stem is there under another suffix
  *   EPERM       a name of a result, a link, a device file; a folder with a request's name
- *   EOPNOTSUPP  a batch (.jsonl)
  *   ENOSPC      a limit of the folder; EFBIG a file too large; EMLINK folders too deep
- *   EAGAIN, EDQUOT, EROFS, ...  the engine does not take requests (engine_admit) */
+ *   EDQUOT      a limit of the user
+ *   EAGAIN, EDQUOT, EROFS, ...  the engine does not take requests (engine_admit)
+ *   ENOSPC, EIO, EROFS, ...     the disk under the spool
+ *
+ * One thread calls all of it, the file system's: there is no lock, so the spool may be written here
+ * (to the page cache; nothing is synced). Only jobdir_status() and jobdir_result_size() may be
+ * called by any. */
 #ifndef NPUFS_CORE_JOBDIR_H
 #define NPUFS_CORE_JOBDIR_H
 
@@ -25,9 +30,13 @@
 #include "core/jobname.h"
 
 struct jobdir_limits {
-	uint64_t files, bytes, request_bytes;
+	uint64_t files, bytes;           /* of all users */
+	uint64_t user_files, user_bytes; /* of one */
+	uint64_t request_bytes, batch_bytes;
+	int64_t keep_ns; /* results older than that are removed; 0: they are kept */
 	uint32_t depth;
 	uint32_t umask; /* bits taken from the mode of a new file */
+	bool durable;   /* close(2) of a request waits until it is on the disk */
 };
 
 /* A file or folder, or one of a request's results (row > 0). A result belongs to one run: after
@@ -70,9 +79,12 @@ struct jobdir_change {
 struct jobdir;
 struct jobdir_file; /* an open file */
 
-int jobdir_new(const struct jobdir_limits *limits, struct engine *engine, struct models *models,
-	uint64_t root_id, struct jobdir **ret);
+/* The folder as the spool has it; what was queued or running is queued again. */
+int jobdir_new(const struct jobdir_limits *limits, struct spool *spool, struct engine *engine,
+	struct models *models, uint64_t root_id, struct jobdir **ret);
 void jobdir_free(struct jobdir *d); /* every job has ended and nothing is open */
+/* To be called now and then: lets go what is not needed in memory, removes results past keep_ns. */
+void jobdir_tidy(struct jobdir *d);
 
 /* Look a name up; the kernel's count of it goes up by one. */
 int jobdir_lookup(struct jobdir *d, const struct cred *c, uint64_t dir, const char *name,
@@ -121,8 +133,13 @@ int jobdir_write(struct jobdir *d, struct jobdir_file *f, uint64_t offset, const
 	size_t size);
 /* close(2) by one holder: repeats a refusal for those who look. To the opener itself (not to a
  * child that inherited the descriptor and closes it in the middle) an unfinished document is one
- * too. */
-int jobdir_flush(struct jobdir *d, struct jobdir_file *f, bool opener);
+ * too. A good request is in the spool as queued when this returns 0; `*ret_sync`: close(2) is to
+ * return only when jobdir_sync() is done. */
+int jobdir_flush(struct jobdir *d, struct jobdir_file *f, bool opener, bool *ret_sync);
+/* fsync(2): `done` is called once, by the spool's thread, when the file and the folders on its way
+ * are on the disk, and never when an error is returned. NULL: of the whole folder. */
+int jobdir_sync(struct jobdir *d, struct jobdir_file *f, void (*done)(void *context, int err),
+	void *context);
 /* The last close: a request that was written is handed to the engine. */
 void jobdir_release(struct jobdir *d, struct jobdir_file *f);
 
@@ -133,6 +150,10 @@ uint64_t jobdir_result_size(struct jobdir *d, struct job *j, enum job_row row,
 /* The text of STEM.status of that run. */
 void jobdir_status(struct jobdir *d, struct job *j, struct buf *out);
 
-void jobdir_usage(struct jobdir *d, uint64_t *ret_files, uint64_t *ret_bytes);
+struct jobdir_usage {
+	uint64_t files, bytes;           /* in jobs/, results included */
+	uint64_t free_files, free_bytes; /* what the limits and the disk leave */
+};
+void jobdir_usage(struct jobdir *d, struct jobdir_usage *ret);
 
 #endif

@@ -1,4 +1,5 @@
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -8,7 +9,34 @@
 
 /* --- folders ---------------------------------------------------------------------------------- */
 
-static int mkdir_locked(struct jobdir *d, const struct cred *c, uint64_t dir_id, const char *name,
+static int link_folder(struct jobdir *d, struct tree_node *dir, const struct owner *o,
+	const char *name, struct tree_node **ret)
+{
+	struct spool_file *file;
+	struct tree_node *n = NULL;
+	int err = spool_create(d->spool, &file);
+
+	if (err)
+		return err;
+	n = tree_node_new(d->tree, spool_file_id(file), o);
+	err = n ? tree_link(d->tree, dir, n, name) : -ENOMEM;
+	if (!err)
+		err = jobdir_keep(d, n);
+	if (err)
+		spool_remove(d->spool, spool_file_id(file));
+	spool_file_put(file);
+	if (err && n && n->parent)
+		tree_unlink(d->tree, n);
+	else if (err && n)
+		tree_release(d->tree, n);
+	if (err)
+		return err;
+	jobdir_account(d, n, 1);
+	*ret = n;
+	return 0;
+}
+
+static int make_folder(struct jobdir *d, const struct cred *c, uint64_t dir_id, const char *name,
 	uint32_t mode, struct tree_node **ret)
 {
 	struct tree_node *dir;
@@ -25,8 +53,8 @@ static int mkdir_locked(struct jobdir *d, const struct cred *c, uint64_t dir_id,
 		err = -EPERM;
 	if (!err && tree_depth(dir) >= d->limits.depth)
 		err = -EMLINK;
-	if (!err && tree_count(d->tree) >= d->limits.files)
-		err = -ENOSPC;
+	if (!err)
+		err = jobdir_file_room(d, c->uid);
 	if (err)
 		return err;
 	const struct owner o = {
@@ -35,13 +63,7 @@ static int mkdir_locked(struct jobdir *d, const struct cred *c, uint64_t dir_id,
 		.mode = (mode & 01777) | (dir->owner.mode & S_ISGID),
 		.dir = true,
 	};
-	*ret = tree_node_new(d->tree, &o);
-	if (!*ret)
-		return -ENOMEM;
-	err = tree_link(d->tree, dir, *ret, name);
-	if (err)
-		tree_release(d->tree, *ret);
-	return err;
+	return link_folder(d, dir, &o, name, ret);
 }
 
 int jobdir_mkdir(struct jobdir *d, const struct cred *c, uint64_t dir, const char *name,
@@ -50,17 +72,14 @@ int jobdir_mkdir(struct jobdir *d, const struct cred *c, uint64_t dir, const cha
 	struct tree_node *n;
 	int err;
 
-	lock_take(&d->lock);
-	err = mkdir_locked(d, c, dir, name, mode, &n);
-	if (!err) {
-		jobdir_tell(n);
-		jobdir_attr(d, n, ROW_REQUEST, ret);
-	}
-	lock_drop(&d->lock);
-	return err;
+	err = make_folder(d, c, dir, name, mode, &n);
+	if (err)
+		return err;
+	jobdir_tell(n);
+	return jobdir_attr(d, n, ROW_REQUEST, ret);
 }
 
-static int rmdir_locked(struct jobdir *d, const struct cred *c, uint64_t dir_id, const char *name)
+int jobdir_rmdir(struct jobdir *d, const struct cred *c, uint64_t dir_id, const char *name)
 {
 	struct tree_node *dir, *n;
 	int err = jobdir_dir(d, c, dir_id, 0, &dir);
@@ -77,43 +96,44 @@ static int rmdir_locked(struct jobdir *d, const struct cred *c, uint64_t dir_id,
 		return -ENOTDIR;
 	if (tree_dir_count(n))
 		return -ENOTEMPTY;
+	err = spool_remove(d->spool, n->id);
+	if (err)
+		return err;
+	jobdir_account(d, n, -1);
 	tree_unlink(d->tree, n);
 	return 0;
-}
-
-int jobdir_rmdir(struct jobdir *d, const struct cred *c, uint64_t dir, const char *name)
-{
-	int err;
-
-	lock_take(&d->lock);
-	err = rmdir_locked(d, c, dir, name);
-	lock_drop(&d->lock);
-	return err;
 }
 
 /* --- removing --------------------------------------------------------------------------------- */
 
-static int remove_result(struct tree_node *n, enum job_row row)
+static int remove_result(struct jobdir *d, struct tree_node *n, enum job_row row)
 {
+	int err;
+
 	if (!jobdir_has_row(n, row))
 		return -ENOENT;
-	n->removed |= 1u << row;
-	return 0;
+	n->removed |= (uint8_t)(1u << row);
+	err = jobdir_keep(d, n);
+	if (err)
+		n->removed &= (uint8_t) ~(1u << row);
+	return err;
 }
 
-/* The caller lets the job go without the lock. */
-static struct job *remove_file(struct jobdir *d, struct tree_node *n)
+/* Out of the tree, the spool does not have it any more. An open file counts until it is closed. */
+static void remove_node(struct jobdir *d, struct tree_node *n)
 {
-	struct job *j = jobdir_take_job(n);
+	struct job *j;
 
 	if (!n->opens)
-		jobdir_drop_content(d, n);
+		jobdir_account(d, n, -1);
+	else
+		usage_add(&d->usage, n->owner.uid, 0, -(int64_t)n->result_size);
+	j = jobdir_take_job(n);
 	tree_unlink(d->tree, n);
-	return j;
+	jobdir_drop_job(d, j);
 }
 
-static int unlink_locked(struct jobdir *d, const struct cred *c, uint64_t dir_id, const char *name,
-	struct job **ret_dropped)
+int jobdir_unlink(struct jobdir *d, const struct cred *c, uint64_t dir_id, const char *name)
 {
 	struct jobname what = jobname_class(name);
 	struct tree_node *dir, *n;
@@ -129,22 +149,12 @@ static int unlink_locked(struct jobdir *d, const struct cred *c, uint64_t dir_id
 	if (err)
 		return err;
 	if (what.class == NAME_RESULT)
-		return remove_result(n, what.row);
+		return remove_result(d, n, what.row);
 	if (n->dir)
 		return -EISDIR;
-	*ret_dropped = remove_file(d, n);
-	return 0;
-}
-
-int jobdir_unlink(struct jobdir *d, const struct cred *c, uint64_t dir, const char *name)
-{
-	struct job *dropped = NULL;
-	int err;
-
-	lock_take(&d->lock);
-	err = unlink_locked(d, c, dir, name, &dropped);
-	lock_drop(&d->lock);
-	jobdir_drop_job(d, dropped);
+	err = spool_remove(d->spool, n->id);
+	if (!err)
+		remove_node(d, n);
 	return err;
 }
 
@@ -234,71 +244,103 @@ static int move_check(struct jobdir *d, const struct cred *c, const struct move 
 }
 
 /* A request that keeps its kind keeps its run, wherever it goes. Any other file that becomes a
- * request starts a run; one that ceases to be a request loses it. A run that waits for its first
- * bytes under the new name is taken over, so that its readers get what they wait for. */
-static int settle_run(struct tree_node *n, enum name_class was, struct job *waiting,
-	struct job **ret_dropped)
+ * request starts a run; one that ceases to be a request loses it. */
+static int settle_run(struct jobdir *d, struct tree_node *n, struct job **ret_dropped)
 {
-	if (n->what.class == was)
-		return 0;
+	usage_add(&d->usage, n->owner.uid, 0, -(int64_t)n->result_size);
 	*ret_dropped = jobdir_take_job(n);
-	if (waiting && job_uid(waiting) == n->owner.uid)
-		n->job = job_get(waiting);
 	verdict_free(n->verdict);
 	n->verdict = NULL;
-	return jobdir_fresh_run(n);
+	return name_is_request(n->what.class) ? jobdir_new_run(d, n) : 0;
 }
 
-static int move_locked(struct jobdir *d, const struct move *m, struct job *ret_dropped[2],
-	struct submission *ret_submit)
+/* A run of the replaced file that waits for its first bytes is taken over, so that its readers get
+ * what they wait for. */
+static struct job *take_waiting(const struct move *m)
+{
+	struct tree_node *t = m->target;
+	struct job *j;
+
+	if (!t || t->dir || t->what.class != m->what.class || !t->job ||
+		m->node->what.class == m->what.class || t->owner.uid != m->node->owner.uid ||
+		job_state(t->job) != JOB_WRITING)
+		return NULL;
+	j = t->job;
+	t->job = NULL;
+	return j;
+}
+
+static void take_over(struct tree_node *n, struct job *waiting)
+{
+	job_put(n->job);
+	n->job = waiting;
+	n->job_id = job_id(waiting);
+	job_move_file(waiting, n->id);
+}
+
+/* The spool says the new name first; of two files with one name the later one counts at a start. */
+static int keep_move(struct jobdir *d, const struct move *m)
+{
+	struct spool_file *file;
+	struct record_node r;
+	int err = jobdir_spool_file(d, m->node, &file);
+
+	if (err)
+		return err;
+	jobdir_record(m->node, &r);
+	r.folder = m->to_dir->id;
+	strcpy(r.name, m->name);
+	r.ctime = clock_wall();
+	if (m->node->what.class != m->what.class)
+		r.job = 0;
+	err = spool_put_node(file, &r);
+	spool_file_put(file);
+	if (!err && m->target)
+		err = spool_remove(d->spool, m->target->id);
+	return err;
+}
+
+static int move(struct jobdir *d, const struct move *m)
 {
 	enum name_class was = m->node->what.class;
-	struct job *waiting = NULL;
-	int err;
+	char *name = tree_reserve(m->to_dir, m->name);
+	struct job *dropped = NULL, *waiting;
+	int err = name ? keep_move(d, m) : -ENOMEM;
 
-	if (m->target && m->target->dir) {
-		tree_unlink(d->tree, m->target);
-	} else if (m->target) {
-		bool same = m->target->what.class == m->what.class;
-
-		ret_dropped[0] = remove_file(d, m->target);
-		if (same && ret_dropped[0] && job_state(ret_dropped[0]) == JOB_WRITING)
-			waiting = ret_dropped[0];
-	}
-	err = tree_move(d->tree, m->node, m->to_dir, m->name);
-	if (!err)
-		err = settle_run(m->node, was, waiting, &ret_dropped[1]);
-	if (waiting && m->node->job == waiting) {
-		job_put(waiting);
-		ret_dropped[0] = NULL;
-	}
-	if (err || m->node->what.class == was)
+	if (err) {
+		free(name);
+		jobdir_keep(d, m->node); /* as it was */
 		return err;
+	}
+	waiting = take_waiting(m);
+	if (m->target)
+		remove_node(d, m->target);
+	tree_move(m->node, m->to_dir, name);
+	if (m->node->what.class == was)
+		return 0;
+	err = settle_run(d, m->node, &dropped);
+	jobdir_drop_job(d, dropped);
+	if (waiting) {
+		take_over(m->node, waiting);
+		err = 0;
+	}
+	if (!err)
+		err = jobdir_keep(d, m->node);
 	m->node->dirty = true;
-	if (m->node->job && !m->node->writers)
-		*ret_submit = jobdir_prepare(m->node, NULL);
-	return 0;
+	if (!err && m->node->job && !m->node->writers)
+		jobdir_submit(d, m->node, NULL);
+	return err;
 }
 
 int jobdir_rename(struct jobdir *d, const struct cred *c, uint64_t from_dir, const char *from,
 	uint64_t to_dir, const char *to, bool no_replace)
 {
-	struct job *dropped[2] = { NULL, NULL };
-	struct submission s = { 0 };
 	struct move m = { .name = to };
-	int err;
+	int err = find_move(d, c, from_dir, from, to_dir, &m);
 
-	lock_take(&d->lock);
-	err = find_move(d, c, from_dir, from, to_dir, &m);
 	if (!err)
 		err = move_check(d, c, &m, no_replace);
-	if (!err && m.node != m.target)
-		err = move_locked(d, &m, dropped, &s);
-	lock_drop(&d->lock);
-	jobdir_drop_job(d, dropped[0]);
-	jobdir_drop_job(d, dropped[1]);
-	jobdir_submit(d, &s);
-	return err;
+	return err || m.node == m.target ? err : move(d, &m);
 }
 
 /* --- attributes ------------------------------------------------------------------------------- */
@@ -332,26 +374,37 @@ static int may_change(struct tree_node *n, const struct cred *c, const struct jo
 	return err;
 }
 
+static int set_size(struct jobdir *d, struct tree_node *n, uint64_t size)
+{
+	struct spool_file *file;
+	int err = jobdir_spool_file(d, n, &file);
+
+	if (!err) {
+		err = spool_truncate(file, size);
+		spool_file_put(file);
+	}
+	if (!err)
+		jobdir_set_size(d, n, size);
+	return err;
+}
+
 static int change_size(struct jobdir *d, struct tree_node *n, struct jobdir_file *open,
 	uint64_t size)
 {
 	bool own = open && open->writes;
-	uint64_t before;
 	int err;
 
 	if (n->dir)
 		return -EISDIR;
-	before = spool_file_size(n->data);
 	err = jobdir_idle(n);
 	if (!err && !own && n->writers && name_is_request(n->what.class))
 		err = -EBUSY;
 	if (!err)
 		err = jobdir_room(d, n, size);
 	if (!err)
-		err = jobdir_fresh_run(n);
+		err = jobdir_fresh_run(d, n);
 	if (!err)
-		err = spool_file_truncate(n->data, size);
-	jobdir_account(d, n, before);
+		err = set_size(d, n, size);
 	if (err)
 		return err;
 	if (n->verdict)
@@ -366,14 +419,10 @@ static int change_size(struct jobdir *d, struct tree_node *n, struct jobdir_file
 	return 0;
 }
 
-static int setattr_locked(struct jobdir *d, struct tree_node *n, struct jobdir_file *open,
-	const struct jobdir_change *ch)
+static void change_rest(struct tree_node *n, const struct jobdir_change *ch)
 {
 	int64_t now = clock_wall();
-	int err = ch->set & JOBDIR_SET_SIZE ? change_size(d, n, open, ch->size) : 0;
 
-	if (err)
-		return err;
 	if (ch->set & JOBDIR_SET_MODE)
 		n->owner.mode = ch->mode & (n->dir ? 03777 : 0777);
 	if (ch->set & JOBDIR_SET_UID)
@@ -385,7 +434,27 @@ static int setattr_locked(struct jobdir *d, struct tree_node *n, struct jobdir_f
 	if (ch->set & JOBDIR_SET_MTIME)
 		n->mtime = ch->set & JOBDIR_SET_MTIME_NOW ? now : ch->mtime;
 	n->ctime = now;
-	return 0;
+}
+
+static int change_node(struct jobdir *d, struct tree_node *n, struct jobdir_file *open,
+	const struct jobdir_change *ch)
+{
+	const struct tree_node before = *n;
+	int err = ch->set & JOBDIR_SET_SIZE ? change_size(d, n, open, ch->size) : 0;
+
+	if (err)
+		return err;
+	jobdir_account(d, n, -1);
+	change_rest(n, ch);
+	err = ch->set & ~JOBDIR_SET_SIZE ? jobdir_keep(d, n) : 0;
+	if (err) {
+		n->owner = before.owner;
+		n->atime = before.atime;
+		n->mtime = before.mtime;
+		n->ctime = before.ctime;
+	}
+	jobdir_account(d, n, 1);
+	return err;
 }
 
 int jobdir_setattr(struct jobdir *d, const struct cred *c, struct jobdir_ref ref,
@@ -394,7 +463,6 @@ int jobdir_setattr(struct jobdir *d, const struct cred *c, struct jobdir_ref ref
 	struct tree_node *n;
 	int err;
 
-	lock_take(&d->lock);
 	n = tree_by_id(d->tree, ref.id);
 	err = n ? 0 : -ESTALE;
 	if (!err)
@@ -404,9 +472,6 @@ int jobdir_setattr(struct jobdir *d, const struct cred *c, struct jobdir_ref ref
 	if (!err)
 		err = may_change(n, c, open, change);
 	if (!err)
-		err = setattr_locked(d, n, open, change);
-	if (!err)
-		jobdir_attr(d, n, ref.row, ret);
-	lock_drop(&d->lock);
-	return err;
+		err = change_node(d, n, open, change);
+	return err ? err : jobdir_attr(d, n, ref.row, ret);
 }

@@ -7,7 +7,7 @@
 
 #include "core/clock.h"
 #include "core/jobdir_impl.h"
-#include "core/metrics.h"
+#include "core/mem.h"
 
 static int want_of(int flags)
 {
@@ -19,34 +19,6 @@ static int want_of(int flags)
 	default:
 		return R_OK | W_OK;
 	}
-}
-
-int jobdir_room(struct jobdir *d, const struct tree_node *n, uint64_t size)
-{
-	uint64_t now = spool_file_size(n->data);
-	uint64_t left = d->limits.bytes > d->bytes ? d->limits.bytes - d->bytes : 0;
-
-	lock_assert_held(&d->lock);
-	if (size <= now)
-		return 0;
-	if (size > d->limits.request_bytes)
-		return -EFBIG;
-	return size - now > left ? -ENOSPC : 0;
-}
-
-void jobdir_account(struct jobdir *d, const struct tree_node *n, uint64_t size_before)
-{
-	lock_assert_held(&d->lock);
-	d->bytes = d->bytes - size_before + spool_file_size(n->data);
-}
-
-/* Until then a removed file counts: its bytes are still there. */
-void jobdir_drop_content(struct jobdir *d, struct tree_node *n)
-{
-	uint64_t before = spool_file_size(n->data);
-
-	spool_file_truncate(n->data, 0);
-	jobdir_account(d, n, before);
 }
 
 /* --- opening ---------------------------------------------------------------------------------- */
@@ -64,15 +36,25 @@ static int may_write(struct jobdir *d, const struct tree_node *n)
 	return err ? err : engine_admit(d->engine, n->owner.uid, NULL);
 }
 
+/* What was learned of the content holds no more. */
+static void forget_judgement(struct jobdir_file *f)
+{
+	blob_put(take_ptr(f->order.request));
+	f->judged = false;
+}
+
 static int empty_it(struct jobdir *d, struct tree_node *n)
 {
-	int err = jobdir_fresh_run(n);
+	int err = jobdir_fresh_run(d, n);
 
-	if (!err)
-		jobdir_drop_content(d, n);
+	if (!err && n->size)
+		err = spool_truncate(n->file, 0);
+	if (err)
+		return err;
+	jobdir_set_size(d, n, 0);
 	n->cut = 0;
 	n->mtime = n->ctime = clock_wall();
-	return err;
+	return 0;
 }
 
 static int begin_writing(struct jobdir *d, struct tree_node *n, int flags)
@@ -89,11 +71,17 @@ static int begin_writing(struct jobdir *d, struct tree_node *n, int flags)
 	return err;
 }
 
-static int open_locked(struct jobdir *d, struct tree_node *n, int flags, struct jobdir_file **ret)
+/* Takes the count of `file`, which may be NULL: then it is opened. */
+static int open_node(struct jobdir *d, struct tree_node *n, int flags, struct spool_file *file,
+	struct jobdir_file **ret)
 {
 	struct jobdir_file *f = calloc(1, sizeof *f);
 	int err = f ? 0 : -ENOMEM;
 
+	if (!err && !n->file && !file)
+		err = spool_get(d->spool, n->id, &n->file);
+	else if (!err && !n->file)
+		n->file = take_ptr(file);
 	if (!err) {
 		f->node = n;
 		f->flags = flags;
@@ -101,7 +89,10 @@ static int open_locked(struct jobdir *d, struct tree_node *n, int flags, struct 
 		if (f->writes || (flags & O_TRUNC))
 			err = begin_writing(d, n, flags);
 	}
+	spool_file_put(file);
 	if (err) {
+		if (!n->opens)
+			spool_file_put(take_ptr(n->file));
 		free(f);
 		return err;
 	}
@@ -112,11 +103,10 @@ static int open_locked(struct jobdir *d, struct tree_node *n, int flags, struct 
 }
 
 /* Linked, reachable and allowed. ESTALE: the kernel looks the name up again. */
-static int may_open(struct jobdir *d, const struct cred *c, struct tree_node *n, int flags)
+static int may_open(const struct cred *c, const struct tree_node *n, int flags)
 {
 	int err;
 
-	lock_assert_held(&d->lock);
 	if (!n || !n->parent)
 		return -ESTALE;
 	if (n->dir)
@@ -131,13 +121,26 @@ int jobdir_open(struct jobdir *d, const struct cred *c, uint64_t id, int flags,
 	struct tree_node *n;
 	int err;
 
-	lock_take(&d->lock);
 	n = tree_by_id(d->tree, id);
-	err = may_open(d, c, n, flags);
+	err = may_open(c, n, flags);
 	if (!err)
-		err = open_locked(d, n, flags, ret_file);
-	lock_drop(&d->lock);
+		err = open_node(d, n, flags, NULL, ret_file);
 	return err;
+}
+
+/* The run is in memory again, so that a change of the file knows who reads. */
+static int revive(struct jobdir *d, struct tree_node *n)
+{
+	int err = job_revive(d->spool, n->id, true, &n->job);
+
+	if (err)
+		return err;
+	usage_add(&d->usage, n->owner.uid, 0, -(int64_t)n->result_size);
+	n->result_size = 0;
+	n->handed = true;
+	jobdir_remember(d, n);
+	jobdir_forget_ended(d, 2, JOBDIR_RECENT);
+	return 0;
 }
 
 int jobdir_open_result(struct jobdir *d, const struct cred *c, struct jobdir_ref ref, int flags,
@@ -147,7 +150,6 @@ int jobdir_open_result(struct jobdir *d, const struct cred *c, struct jobdir_ref
 	struct owner o;
 	int err;
 
-	lock_take(&d->lock);
 	n = tree_by_id(d->tree, ref.id);
 	err = n && n->parent && jobdir_shows(n, ref) ? 0 : -ESTALE;
 	if (!err)
@@ -156,9 +158,12 @@ int jobdir_open_result(struct jobdir *d, const struct cred *c, struct jobdir_ref
 		o = jobdir_result_owner(n);
 		err = want_of(flags) & W_OK ? -EACCES : access_check(c, &o, R_OK);
 	}
+	if (err)
+		return err;
+	if (!n->job)
+		err = revive(d, n);
 	if (!err)
 		*ret = job_get(n->job);
-	lock_drop(&d->lock);
 	return err;
 }
 
@@ -167,11 +172,41 @@ int jobdir_open_result(struct jobdir *d, const struct cred *c, struct jobdir_ref
 static int may_create(struct jobdir *d, const struct cred *c, struct tree_node *dir,
 	const struct jobname *what, const char *name)
 {
+	int err = jobdir_file_room(d, c->uid);
+
 	if (name_is_request(what->class) && tree_find_stem(dir, name, what->stem_len))
 		return -EEXIST;
-	if (tree_count(d->tree) >= d->limits.files)
-		return -ENOSPC;
-	return name_is_request(what->class) ? engine_admit(d->engine, c->uid, NULL) : 0;
+	if (!err && name_is_request(what->class))
+		err = engine_admit(d->engine, c->uid, NULL);
+	return err;
+}
+
+/* Take back what make_file() did. */
+static void unmake_file(struct jobdir *d, struct tree_node *n)
+{
+	jobdir_account(d, n, -1);
+	job_put(jobdir_take_job(n));
+	spool_remove(d->spool, n->id);
+	tree_unlink(d->tree, n);
+}
+
+static int link_file(struct jobdir *d, struct tree_node *dir, struct tree_node *n, const char *name)
+{
+	int err = tree_link(d->tree, dir, n, name);
+
+	if (err) {
+		spool_remove(d->spool, n->id);
+		tree_release(d->tree, n);
+		return err;
+	}
+	jobdir_account(d, n, 1);
+	if (name_is_request(n->what.class))
+		err = jobdir_new_run(d, n);
+	if (!err)
+		err = jobdir_keep(d, n);
+	if (err)
+		unmake_file(d, n);
+	return err;
 }
 
 static int make_file(struct jobdir *d, const struct cred *c, struct tree_node *dir,
@@ -182,21 +217,26 @@ static int make_file(struct jobdir *d, const struct cred *c, struct tree_node *d
 		.gid = dir->owner.mode & S_ISGID ? dir->owner.gid : c->gid,
 		.mode = mode & 0777 & ~d->limits.umask,
 	};
-	struct tree_node *n = tree_node_new(d->tree, &o);
-	int err = n ? tree_link(d->tree, dir, n, name) : -ENOMEM;
+	struct spool_file *file;
+	struct tree_node *n;
+	int err = spool_create(d->spool, &file);
 
-	if (!err && jobdir_fresh_run(n)) {
-		tree_unlink(d->tree, n);
+	if (err)
+		return err;
+	n = tree_node_new(d->tree, spool_file_id(file), &o);
+	if (!n) {
+		spool_remove(d->spool, spool_file_id(file));
+		spool_file_put(file);
 		return -ENOMEM;
 	}
-	if (err && n)
-		tree_release(d->tree, n);
+	n->file = file;
+	err = link_file(d, dir, n, name);
 	if (!err)
 		*ret = n;
 	return err;
 }
 
-static int create_locked(struct jobdir *d, const struct cred *c, uint64_t dir_id, const char *name,
+static int create(struct jobdir *d, const struct cred *c, uint64_t dir_id, const char *name,
 	uint32_t mode, int flags, struct jobdir_file **ret)
 {
 	struct tree_node *dir, *n;
@@ -209,8 +249,8 @@ static int create_locked(struct jobdir *d, const struct cred *c, uint64_t dir_id
 	if (n && (flags & O_EXCL))
 		return -EEXIST;
 	if (n) {
-		err = may_open(d, c, n, flags);
-		return err ? err : open_locked(d, n, flags, ret);
+		err = may_open(c, n, flags);
+		return err ? err : open_node(d, n, flags, NULL, ret);
 	}
 	err = access_check(c, &dir->owner, W_OK | X_OK);
 	if (!err)
@@ -221,27 +261,21 @@ static int create_locked(struct jobdir *d, const struct cred *c, uint64_t dir_id
 		err = make_file(d, c, dir, name, mode, &n);
 	if (err)
 		return err;
-	err = open_locked(d, n, flags & ~O_TRUNC, ret);
-	if (err) {
-		job_put(jobdir_take_job(n));
-		tree_unlink(d->tree, n);
-	}
+	err = open_node(d, n, flags & ~O_TRUNC, NULL, ret);
+	if (err)
+		unmake_file(d, n);
 	return err;
 }
 
 int jobdir_create(struct jobdir *d, const struct cred *c, uint64_t dir, const char *name,
 	uint32_t mode, int flags, struct jobdir_attr *ret, struct jobdir_file **ret_file)
 {
-	int err;
+	int err = create(d, c, dir, name, mode, flags, ret_file);
 
-	lock_take(&d->lock);
-	err = create_locked(d, c, dir, name, mode, flags, ret_file);
-	if (!err) {
-		jobdir_tell((*ret_file)->node);
-		jobdir_attr(d, (*ret_file)->node, ROW_REQUEST, ret);
-	}
-	lock_drop(&d->lock);
-	return err;
+	if (err)
+		return err;
+	jobdir_tell((*ret_file)->node);
+	return jobdir_attr(d, (*ret_file)->node, ROW_REQUEST, ret);
 }
 
 /* --- reading and writing ---------------------------------------------------------------------- */
@@ -249,28 +283,41 @@ int jobdir_create(struct jobdir *d, const struct cred *c, uint64_t dir, const ch
 ssize_t jobdir_read(struct jobdir *d, struct jobdir_file *f, uint64_t offset, char *ret,
 	size_t size)
 {
-	ssize_t n;
+	const struct tree_node *n = f->node;
 
-	lock_take(&d->lock);
-	n = spool_file_read(f->node->data, offset, ret, size);
-	lock_drop(&d->lock);
-	return n;
+	(void)d;
+	if (offset >= n->size)
+		return 0;
+	/* Behind the file's bytes there may be results. */
+	return spool_read(n->file, offset, ret, size < n->size - offset ? size : n->size - offset);
 }
 
-static int write_locked(struct jobdir *d, struct jobdir_file *f, uint64_t offset, const char *bytes,
-	size_t size, bool *ret_whole)
+/* A hole in front of what is written reads as zero bytes, whatever the spool file held there. */
+static int write_bytes(struct jobdir *d, struct tree_node *n, uint64_t offset, const char *bytes,
+	size_t size)
 {
-	struct tree_node *n = f->node;
-	uint64_t now = spool_file_size(n->data);
 	int err = offset > UINT64_MAX - size ? -EFBIG : jobdir_room(d, n, offset + size);
 
 	if (!err)
-		err = jobdir_fresh_run(n);
+		err = jobdir_fresh_run(d, n);
+	if (!err && offset > n->size)
+		err = spool_truncate(n->file, n->size);
 	if (!err)
-		err = spool_file_write(n->data, offset, bytes, size);
-	jobdir_account(d, n, now);
+		err = spool_write(n->file, offset, bytes, size);
+	if (!err && offset + size > n->size)
+		jobdir_set_size(d, n, offset + size);
+	return err;
+}
+
+static int write_node(struct jobdir *d, struct jobdir_file *f, uint64_t offset, const char *bytes,
+	size_t size, bool *ret_whole)
+{
+	struct tree_node *n = f->node;
+	uint64_t now = n->size;
+	int err = write_bytes(d, n, offset, bytes, size);
+
 	n->dirty = true;
-	f->judged = false;
+	forget_judgement(f);
 	if (err) {
 		n->cut = err;
 		return err;
@@ -283,40 +330,16 @@ static int write_locked(struct jobdir *d, struct jobdir_file *f, uint64_t offset
 	return 0;
 }
 
-/* Keep a judgement, unless the content it was about has been changed meanwhile. */
-static void keep_judgement(struct jobdir_file *f, const struct blob *content,
-	const struct job_order *order, const struct fault *fault)
+static int judge(struct jobdir *d, struct jobdir_file *f)
 {
-	struct blob *now = spool_file_freeze(f->node->data);
-
-	if (now == content && f->node->verdict) {
-		verdict_refuse(f->node->verdict, fault);
-		f->judged = !fault->err;
-		f->order = *order;
-	}
-	blob_put(now);
-}
-
-/* The document is whole: what is wrong with it can be said now. */
-static int judge_now(struct jobdir *d, struct jobdir_file *f)
-{
-	struct verdict_checker checker = jobdir_checker(d);
-	struct job_order order = { 0 };
-	struct fault fault;
-	struct blob *content;
+	struct fault fault = FAULT_NONE;
 	int err;
 
-	lock_take(&d->lock);
-	content = spool_file_freeze(f->node->data);
-	lock_drop(&d->lock);
-	if (!content)
-		return -ENOMEM;
-	err = verdict_judge(JOB_FORMAT_JSON, content, &checker, &order,
-		&fault); /* text is never whole */
-	lock_take(&d->lock);
-	keep_judgement(f, content, &order, &fault);
-	lock_drop(&d->lock);
-	blob_put(content);
+	forget_judgement(f);
+	err = jobdir_judge(d, f->node, &f->order, &fault);
+	if (f->node->verdict)
+		verdict_refuse(f->node->verdict, &fault);
+	f->judged = !err;
 	return err;
 }
 
@@ -326,50 +349,128 @@ int jobdir_write(struct jobdir *d, struct jobdir_file *f, uint64_t offset, const
 	bool whole = false;
 	int err;
 
-	lock_take(&d->lock);
 	if (f->flags & O_APPEND)
-		offset = spool_file_size(f->node->data);
-	err = write_locked(d, f, offset, bytes, size, &whole);
+		offset = f->node->size;
+	err = write_node(d, f, offset, bytes, size, &whole);
 	if (!err && f->node->verdict)
 		err = verdict_fault(f->node->verdict)->err;
-	lock_drop(&d->lock);
-	return !err && whole ? judge_now(d, f) : err;
-}
-
-int jobdir_flush(struct jobdir *d, struct jobdir_file *f, bool opener)
-{
-	int err = 0;
-
-	lock_take(&d->lock);
-	if (f->writes && f->node->verdict) {
-		err = verdict_fault(f->node->verdict)->err;
-		if (!err && opener && f->node->dirty && verdict_unfinished(f->node->verdict))
-			err = -EINVAL;
-	}
-	lock_drop(&d->lock);
-	return err;
+	return !err && whole ? judge(d, f) : err; /* what is wrong can be said now */
 }
 
 /* --- closing ---------------------------------------------------------------------------------- */
 
+/* What close(2) confirms is in the spool: the request as queued. */
+static int confirm(struct jobdir *d, struct jobdir_file *f)
+{
+	struct tree_node *n = f->node;
+	int err;
+
+	if (!n->parent || !n->job || !n->size || n->cut || n->taken)
+		return n->cut;
+	err = f->judged ? 0 : judge(d, f);
+	if (err)
+		return err;
+	err = jobdir_take(d, n, &f->order);
+	if (err)
+		n->cut = err;
+	return err;
+}
+
+int jobdir_flush(struct jobdir *d, struct jobdir_file *f, bool opener, bool *ret_sync)
+{
+	struct tree_node *n = f->node;
+	int err;
+
+	*ret_sync = false;
+	if (!f->writes || !n->verdict)
+		return 0;
+	err = verdict_fault(n->verdict)->err;
+	if (err || !opener || !n->dirty)
+		return err;
+	if (verdict_unfinished(n->verdict))
+		return -EINVAL;
+	err = confirm(d, f);
+	*ret_sync = !err && n->taken && d->limits.durable;
+	return err;
+}
+
 void jobdir_release(struct jobdir *d, struct jobdir_file *f)
 {
-	struct submission s = { 0 };
 	struct tree_node *n = f->node;
+	bool last_writer = f->writes && n->writers == 1;
 
-	lock_take(&d->lock);
-	n->opens--;
 	n->writers -= f->writes;
-	if (f->writes && n->writers == 0) {
-		if (n->dirty)
-			s = jobdir_prepare(n, f);
+	if (last_writer && n->dirty && name_is_request(n->what.class))
+		jobdir_submit(d, n, f);
+	else if (last_writer && n->dirty && jobdir_keep(d, n) == 0)
+		n->dirty = false;
+	if (last_writer) {
 		verdict_free(n->verdict);
 		n->verdict = NULL;
 	}
-	if (!n->parent && !n->opens)
-		jobdir_drop_content(d, n);
-	tree_release(d->tree, n);
-	lock_drop(&d->lock);
+	forget_judgement(f);
 	free(f);
-	jobdir_submit(d, &s);
+	if (--n->opens)
+		return;
+	spool_file_put(take_ptr(n->file));
+	if (!n->parent)
+		jobdir_account(d, n, -1);
+	tree_release(d->tree, n);
+}
+
+/* --- syncing ---------------------------------------------------------------------------------- */
+
+/* One request of the file system: the file, and before it the folders that lead to it. */
+struct sync {
+	struct spool_sync base;
+	void (*done)(void *context, int err); /* NULL: of a folder */
+	void *context;
+};
+
+static void on_synced(struct spool_sync *base, int err)
+{
+	struct sync *s = (struct sync *)base;
+
+	if (s->done)
+		s->done(s->context, err);
+	free(s);
+}
+
+/* No node: all of them. */
+static int sync_node(struct jobdir *d, const struct tree_node *n,
+	void (*done)(void *context, int err), void *context)
+{
+	struct sync *s = calloc(1, sizeof *s);
+	int err = !s ? -ENOMEM : n ? jobdir_spool_file(d, n, &s->base.file) : 0;
+
+	if (err) {
+		free(s);
+		return err;
+	}
+	s->base.done = on_synced;
+	s->done = done;
+	s->context = context;
+	spool_sync(d->spool, &s->base);
+	return 0;
+}
+
+static int sync_folders(struct jobdir *d, const struct tree_node *dir)
+{
+	int err;
+
+	if (!dir || !dir->parent) /* jobs/ itself has no file */
+		return 0;
+	err = sync_folders(d, dir->parent);
+	return err ? err : sync_node(d, dir, NULL, NULL);
+}
+
+int jobdir_sync(struct jobdir *d, struct jobdir_file *f, void (*done)(void *context, int err),
+	void *context)
+{
+	int err;
+
+	if (!f)
+		return sync_node(d, NULL, done, context);
+	err = sync_folders(d, f->node->parent);
+	return err ? err : sync_node(d, f->node, done, context);
 }

@@ -1,9 +1,12 @@
-/* From a written file to a queued job. What is decided under the folder's lock is only what there
- * is to hand over (jobdir_prepare); parsing, checking and queueing happen without it. */
+/* From a written file to a queued job, in three steps: the content is judged; the spool takes the
+ * run as queued, which close(2) waits for; the engine gets it when the last writer has closed. */
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "core/clock.h"
 #include "core/jobdir_impl.h"
+#include "core/mem.h"
 #include "core/metrics.h"
 
 static int check_request(void *context, const struct request *req, struct fault *f)
@@ -18,86 +21,239 @@ struct verdict_checker jobdir_checker(struct jobdir *d)
 	return (struct verdict_checker){ .check = check_request, .context = d };
 }
 
+/* --- runs ------------------------------------------------------------------------------------- */
+
 struct job *jobdir_take_job(struct tree_node *n)
 {
 	struct job *j = n->job;
 
 	n->job = NULL;
+	n->ended = 0;
+	n->job_id = 0;
+	n->result_size = 0;
 	n->removed = 0;
-	n->handed = false;
+	n->has_stream = n->handed = n->taken = false;
 	n->runs++;
 	return j;
 }
 
+/* Its file goes, or is another run's: nothing of it is kept any more. */
 void jobdir_drop_job(struct jobdir *d, struct job *j)
 {
 	if (!j)
 		return;
+	job_forget_file(j);
 	engine_cancel(d->engine, j);
 	job_put(j);
 }
 
 enum job_format jobdir_format(const struct tree_node *n)
 {
-	return n->what.class == NAME_TEXT ? JOB_FORMAT_TEXT : JOB_FORMAT_JSON;
+	switch (n->what.class) {
+	case NAME_TEXT:
+		return JOB_FORMAT_TEXT;
+	case NAME_BATCH:
+		return JOB_FORMAT_BATCH;
+	default:
+		return JOB_FORMAT_JSON;
+	}
 }
 
-int jobdir_fresh_run(struct tree_node *n)
+int jobdir_new_run(struct jobdir *d, struct tree_node *n)
 {
-	struct job *fresh;
-
-	if (!n->parent || !name_is_request(n->what.class) || (n->job && !job_ended(n->job)))
-		return 0; /* what was removed and is still open runs no more */
-	fresh = job_new(n->owner.uid, n->owner.gid, jobdir_format(n));
-	if (!fresh)
+	n->job = job_new(n->owner.uid, jobdir_format(n), d->spool, n->id);
+	if (!n->job)
 		return -ENOMEM;
-	job_put(jobdir_take_job(n)); /* it has ended: nobody waits for it */
-	n->job = fresh;
+	n->job_id = job_id(n->job);
 	return 0;
 }
 
-struct submission jobdir_prepare(struct tree_node *n, const struct jobdir_file *f)
+/* The spool's run part is made to say that the run is being written. */
+static int untake(struct jobdir *d, struct tree_node *n)
 {
-	struct submission s = { .fault = FAULT_NONE };
+	struct spool_file *file;
+	struct record_run r;
+	int err = jobdir_spool_file(d, n, &file);
 
-	if (!n->parent || !n->job || (spool_file_size(n->data) == 0 && !n->cut))
-		return s;
-	n->dirty = false;
-	n->handed = true;
-	s.job = job_get(n->job);
-	s.content = spool_file_freeze(n->data);
-	if (!s.content)
-		fault_set(&s.fault, -ENOMEM, "send it again later", "no memory for the request");
-	else if (n->cut)
-		fault_set(&s.fault, n->cut, "write it again, and look at what write says",
-			"only a part of the request could be written: %s", strerror(-n->cut));
-	else if (n->verdict)
-		s.fault = *verdict_fault(n->verdict);
-	s.judged = f && f->judged && n->verdict && !s.fault.err; /* a rename takes the verdict */
-	if (s.judged)
-		s.order = f->order;
-	return s;
+	if (err)
+		return err;
+	job_record(n->job, &r);
+	err = spool_put_run(file, &r);
+	spool_file_put(file);
+	if (!err)
+		n->taken = false;
+	return err;
 }
 
-void jobdir_submit(struct jobdir *d, struct submission *s)
+/* The node part names the new run first: with that the old one's results are nobody's. */
+static int replace_run(struct jobdir *d, struct tree_node *n)
 {
-	struct verdict_checker checker = jobdir_checker(d);
+	struct spool_file *file;
+	struct job *old;
 	int err;
 
-	if (!s->job)
+	usage_add(&d->usage, n->owner.uid, 0, -(int64_t)n->result_size);
+	old = jobdir_take_job(n);
+	if (old)
+		job_forget_file(old);
+	job_put(old); /* it has ended: nobody waits for it */
+	err = jobdir_new_run(d, n);
+	if (!err)
+		err = jobdir_keep(d, n);
+	if (!err)
+		err = jobdir_spool_file(d, n, &file);
+	if (err)
+		return err;
+	err = spool_truncate(file, n->size);
+	spool_file_put(file);
+	return err;
+}
+
+int jobdir_fresh_run(struct jobdir *d, struct tree_node *n)
+{
+	if (!n->parent || !name_is_request(n->what.class))
+		return 0; /* what was removed and is still open runs no more */
+	if (n->job && !job_ended(n->job))
+		return n->taken ? untake(d, n) : 0;
+	return replace_run(d, n);
+}
+
+/* --- judging ---------------------------------------------------------------------------------- */
+
+static int content(struct jobdir *d, const struct tree_node *n, uint64_t most, struct blob **ret)
+{
+	uint64_t size = n->size < most ? n->size : most;
+	AUTO_FREE char *bytes = malloc(size + 1);
+	struct spool_file *file;
+	ssize_t got;
+	int err = bytes ? jobdir_spool_file(d, n, &file) : -ENOMEM;
+
+	if (err)
+		return err;
+	got = spool_read(file, 0, bytes, size);
+	spool_file_put(file);
+	if (got < 0 || (uint64_t)got < size)
+		return got < 0 ? (int)got : -EIO;
+	*ret = blob_new(bytes, size);
+	return *ret ? 0 : -ENOMEM;
+}
+
+/* While few wait, the request stays in memory. */
+static bool stays_in_memory(struct jobdir *d, const struct blob *b)
+{
+	uint64_t queued, running;
+
+	engine_counts(d->engine, &queued, &running);
+	return blob_len(b) <= JOBDIR_REQUEST_IN_MEMORY && queued < JOBDIR_FEW_QUEUED;
+}
+
+int jobdir_judge(struct jobdir *d, struct tree_node *n, struct job_order *ret_order,
+	struct fault *f)
+{
+	struct verdict_checker checker = jobdir_checker(d);
+	enum job_format format = jobdir_format(n);
+	struct blob *b = NULL;
+	int err = content(d, n, format == JOB_FORMAT_BATCH ? VERDICT_BATCH_BYTES : UINT64_MAX, &b);
+
+	if (err)
+		return fault_set(f, err, "write it again", "the request could not be read: %s",
+			strerror(-err));
+	err = verdict_judge(format, b, &checker, ret_order, f);
+	if (!err) {
+		ret_order->request_size = n->size;
+		ret_order->queued = 0;
+	}
+	if (!err && format != JOB_FORMAT_BATCH && stays_in_memory(d, b))
+		ret_order->request = b;
+	else
+		blob_put(b);
+	return err;
+}
+
+/* --- handing over ----------------------------------------------------------------------------- */
+
+int jobdir_take(struct jobdir *d, struct tree_node *n, const struct job_order *order)
+{
+	struct spool_file *file;
+	struct record_node node;
+	struct record_run run;
+	int err = jobdir_spool_file(d, n, &file);
+
+	if (err)
+		return err;
+	job_set_model(n->job, models_alias(d->models, order->model), "");
+	jobdir_record(n, &node);
+	job_record(n->job, &run);
+	run.view.state = JOB_QUEUED;
+	run.view.queued = clock_wall();
+	run.view.request_size = n->size;
+	run.view.stream = order->stream;
+	run.view.shape = order->shape;
+	run.priority = order->priority;
+	run.deadline_ms = order->deadline_ms;
+	err = spool_put_both(file, &node, &run);
+	spool_file_put(file);
+	n->taken = !err;
+	return err;
+}
+
+void jobdir_refuse(struct job *j, const struct fault *why)
+{
+	if (!job_end(j, JOB_FAILED, NULL, why))
 		return;
-	if (!s->fault.err && !s->judged)
-		verdict_judge(job_format(s->job), s->content, &checker, &s->order, &s->fault);
-	if (!s->fault.err) {
-		s->order.request = s->content;
-		err = engine_submit(d->engine, s->job, &s->order, &s->fault);
-		if (err == -EALREADY) /* removed meanwhile */
-			s->fault = (struct fault)FAULT_NONE;
+	metrics_add(METRIC_REQUESTS_REFUSED, 1);
+	metrics_add_at(METRIC_JOBS_FINISHED, JOB_FAILED, 1);
+}
+
+/* Why the content cannot run, or 0 with an order for it. */
+static int order_of(struct jobdir *d, struct tree_node *n, const struct jobdir_file *f,
+	struct job_order *ret, struct fault *why)
+{
+	if (n->cut)
+		return fault_set(why, n->cut, "write it again, and look at what write says",
+			"only a part of the request could be written: %s", strerror(-n->cut));
+	if (n->verdict && verdict_fault(n->verdict)->err) {
+		*why = *verdict_fault(n->verdict);
+		return why->err;
 	}
-	if (s->fault.err && job_end(s->job, JOB_FAILED, NULL, &s->fault)) {
-		metrics_add(METRIC_REQUESTS_REFUSED, 1);
-		metrics_add_at(METRIC_JOBS_FINISHED, JOB_FAILED, 1);
+	if (f && f->judged && n->verdict) { /* a rename takes the verdict */
+		*ret = f->order;
+		blob_get(ret->request);
+		return 0;
 	}
-	blob_put(s->content);
-	job_put(s->job);
+	return jobdir_judge(d, n, ret, why);
+}
+
+static void hand_over(struct jobdir *d, struct tree_node *n, struct job_order *order,
+	struct fault *why)
+{
+	int err = n->taken ? 0 : jobdir_take(d, n, order);
+
+	if (err)
+		fault_set(why, err, "make room in the store, then write it again",
+			"the request could not be kept: %s", strerror(-err));
+	else
+		err = engine_submit(d->engine, n->job, order, why);
+	if (err == -EROFS && n->taken) /* the daemon stops: it runs after the next start */
+		job_leave(n->job, why);
+	else if (err)
+		jobdir_refuse(n->job, why);
+}
+
+void jobdir_submit(struct jobdir *d, struct tree_node *n, const struct jobdir_file *f)
+{
+	struct job_order order = { 0 };
+	struct fault why = FAULT_NONE;
+
+	if (!n->parent || !n->job || (n->size == 0 && !n->cut))
+		return;
+	n->dirty = false;
+	n->handed = true;
+	if (order_of(d, n, f, &order, &why))
+		jobdir_refuse(n->job, &why);
+	else
+		hand_over(d, n, &order, &why);
+	blob_put(order.request);
+	jobdir_remember(d, n);
+	jobdir_forget_ended(d, 2, JOBDIR_RECENT);
 }

@@ -21,11 +21,20 @@ static void put_seconds(struct buf *out, const char *key, int64_t ns)
 	buf_printf(out, "%s: %.6f\n", key, (double)ns / (double)NS_PER_SEC);
 }
 
-static void put_model(struct buf *out, const struct job_view *v, const struct jobstatus_extra *x)
+static void put_model(struct buf *out, const struct job_view *v)
 {
-	put_text(out, "model", x->model);
+	put_text(out, "model", v->model_alias);
 	if (v->generation)
 		buf_printf(out, "generation: %llu\n", (unsigned long long)v->generation);
+}
+
+static void put_lines(struct buf *out, const struct job_view *v)
+{
+	if (v->format != JOB_FORMAT_BATCH)
+		return;
+	buf_printf(out, "lines: %llu\n", (unsigned long long)v->lines.total);
+	buf_printf(out, "lines_done: %llu\n", (unsigned long long)v->lines.done);
+	buf_printf(out, "lines_failed: %llu\n", (unsigned long long)v->lines.failed);
 }
 
 static void put_durations(struct buf *out, const struct job_view *v)
@@ -47,19 +56,20 @@ static void put_outcome(struct buf *out, const struct job_view *v)
 		buf_printf(out, "seed: %llu\n", (unsigned long long)v->seed);
 }
 
-void jobstatus_render(const struct job_view *v, const struct jobstatus_extra *x, struct buf *out)
+void jobstatus_render(const struct job_view *v, size_t position, struct buf *out)
 {
 	buf_printf(out, "state: %s\n", job_state_name(v->state));
 	job_render_error(v, out);
 	if (v->state == JOB_WRITING)
 		buf_puts(out, "note: it runs when something is written and the file is closed\n");
-	if (x->position)
-		buf_printf(out, "position: %zu%s\n", x->position,
-			x->position > QUEUE_POSITION_MAX ? " or later" : "");
+	if (position)
+		buf_printf(out, "position: %zu%s\n", position,
+			position > QUEUE_POSITION_MAX ? " or later" : "");
 	buf_printf(out, "job: %llu\n", (unsigned long long)v->id);
 	buf_printf(out, "uid: %u\n", v->uid);
 	put_text(out, "request_id", v->request_id);
-	put_model(out, v, x);
+	put_model(out, v);
+	put_lines(out, v);
 	put_time(out, "created", v->made);
 	put_time(out, "queued", v->queued);
 	put_time(out, "started", v->started);
@@ -68,5 +78,5 @@ void jobstatus_render(const struct job_view *v, const struct jobstatus_extra *x,
 	put_outcome(out, v);
 	put_text(out, "request_sha256", v->request_sha256);
 	put_text(out, "output_sha256", v->output_sha256);
-	put_text(out, "model_sha256", x->model_sha256);
+	put_text(out, "model_sha256", v->model_sha256);
 }

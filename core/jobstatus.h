@@ -5,12 +5,7 @@
 #include "core/buf.h"
 #include "core/job.h"
 
-struct jobstatus_extra {
-	const char *model; /* alias; NULL while it is not known */
-	const char *model_sha256;
-	size_t position; /* in the queue, 1 = next; 0 when it does not wait */
-};
-
-void jobstatus_render(const struct job_view *v, const struct jobstatus_extra *x, struct buf *out);
+/* `position` in the queue: 1 = next; 0 when it does not wait. */
+void jobstatus_render(const struct job_view *v, size_t position, struct buf *out);
 
 #endif

@@ -22,6 +22,7 @@ enum lock_rank {
 	RANK_ENGINE = 20,
 	RANK_JOB = 30,
 	RANK_PARK = 40,
+	RANK_SPOOL = 45,
 	RANK_MODELS = 50,
 	RANK_HEALTH = 55,
 	RANK_METRICS = 60,

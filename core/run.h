@@ -39,12 +39,6 @@ struct run_ops {
 	enum npu_error (*free)(struct run *r); /* gives back what it holds on the device */
 };
 
-/* How far a batch is. */
-struct run_lines {
-	uint64_t total; /* not blank; 0 while it is not known, and for what is no batch */
-	uint64_t done, failed;
-};
-
 struct run {
 	const struct run_ops *ops;
 	struct generation *generation; /* of a batch: set anew after each STEP_YIELD */

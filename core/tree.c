@@ -33,7 +33,7 @@ struct tree {
 	struct tree_node *root;
 	struct tree_node **buckets; /* by id */
 	size_t n_buckets, n_nodes;
-	uint64_t next_id, linked;
+	uint64_t linked;
 };
 
 /* Unknown to users, who could choose names that fall into one chain. Set with the first tree. */
@@ -107,7 +107,7 @@ static void node_free(struct tree_node *n)
 		free(n->dir->entries);
 		free(n->dir);
 	}
-	spool_file_free(n->data);
+	spool_file_put(n->file);
 	free(n->name);
 	free(n);
 }
@@ -121,24 +121,22 @@ static struct tree_node *node_new(uint64_t id, const struct owner *o)
 	n->id = id;
 	n->owner = *o;
 	n->atime = n->mtime = n->ctime = clock_wall();
-	if (o->dir)
-		n->dir = calloc(1, sizeof *n->dir);
-	else
-		n->data = spool_file_new();
-	if (n->dir || n->data)
+	if (!o->dir)
 		return n;
-	free(n);
-	return NULL;
+	n->dir = calloc(1, sizeof *n->dir);
+	if (!n->dir) {
+		free(n);
+		return NULL;
+	}
+	return n;
 }
 
-struct tree_node *tree_node_new(struct tree *t, const struct owner *o)
+struct tree_node *tree_node_new(struct tree *t, uint64_t id, const struct owner *o)
 {
-	struct tree_node *n = node_new(t->next_id, o);
+	struct tree_node *n = node_new(id, o);
 
-	if (!n)
-		return NULL;
-	t->next_id++;
-	ids_add(t, n);
+	if (n)
+		ids_add(t, n);
 	return n;
 }
 
@@ -160,7 +158,6 @@ struct tree *tree_new(uint64_t root_id, const struct owner *root)
 		free(t);
 		return NULL;
 	}
-	t->next_id = root_id + 1;
 	ids_add(t, t->root);
 	return t;
 }
@@ -368,14 +365,23 @@ static void detach(struct tree_node *n)
 	dir->mtime = dir->ctime = n->ctime = clock_wall();
 }
 
-int tree_link(struct tree *t, struct tree_node *dir, struct tree_node *n, const char *name)
+char *tree_reserve(struct tree_node *dir, const char *name)
 {
 	char *copy = strdup(name);
 
-	if (!copy || make_room(dir->dir)) {
+	if (copy && make_room(dir->dir)) {
 		free(copy);
-		return -ENOMEM;
+		copy = NULL;
 	}
+	return copy;
+}
+
+int tree_link(struct tree *t, struct tree_node *dir, struct tree_node *n, const char *name)
+{
+	char *copy = tree_reserve(dir, name);
+
+	if (!copy)
+		return -ENOMEM;
 	attach(dir, n, copy);
 	t->linked++;
 	return 0;
@@ -388,18 +394,34 @@ void tree_unlink(struct tree *t, struct tree_node *n)
 	tree_release(t, n);
 }
 
-int tree_move(struct tree *t, struct tree_node *n, struct tree_node *dir, const char *name)
+void tree_move(struct tree_node *n, struct tree_node *dir, char *reserved)
 {
-	char *copy = strdup(name);
-
-	(void)t;
-	if (!copy || make_room(dir->dir)) {
-		free(copy);
-		return -ENOMEM;
-	}
 	detach(n);
-	attach(dir, n, copy);
-	return 0;
+	attach(dir, n, reserved);
+}
+
+/* The cursor: a bucket, and how many of its nodes were passed. */
+#define PASSED_BITS 16
+
+struct tree_node *tree_next(struct tree *t, uint64_t *cursor)
+{
+	uint64_t bucket = *cursor >> PASSED_BITS, passed = *cursor & ((1 << PASSED_BITS) - 1);
+
+	for (; bucket < t->n_buckets; bucket++, passed = 0) {
+		struct tree_node *n = t->buckets[bucket];
+
+		for (uint64_t i = 0; n && i < passed; i++)
+			n = n->next_by_id;
+		for (; n; n = n->next_by_id) {
+			passed++;
+			if (!n->parent)
+				continue;
+			*cursor = bucket << PASSED_BITS | passed;
+			return n;
+		}
+	}
+	*cursor = 0;
+	return NULL;
 }
 
 /* --- shape ------------------------------------------------------------------------------------ */

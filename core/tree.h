@@ -3,8 +3,8 @@
  * `a.txt` and `a.json` cannot both be there; everything else by its whole name. Not locked: its
  * owner is.
  *
- * A node is found by its id for as long as it is linked, open or known to the kernel; ids are never
- * used again. */
+ * A node is found by its id, which is its file's in the spool, for as long as it is linked, open or
+ * known to the kernel; ids are never used again. */
 #ifndef NPUFS_CORE_TREE_H
 #define NPUFS_CORE_TREE_H
 
@@ -14,7 +14,7 @@
 #include "core/access.h"
 #include "core/job.h"
 #include "core/jobname.h"
-#include "core/spool.h"
+#include "core/spool/spool.h"
 
 struct tree_dir; /* a folder's entries */
 struct verdict;
@@ -30,14 +30,20 @@ struct tree_node {
 	uint64_t lookups; /* the kernel's count */
 	uint32_t opens, writers;
 	struct tree_dir *dir;    /* folders */
-	struct spool_file *data; /* files */
-	struct job *job;         /* requests: the present run, counted */
+	struct spool_file *file; /* files, while they are open; counted */
+	uint64_t size;           /* files: bytes */
+	uint64_t result_size;    /* of an ended run that is not in memory any more */
+	uint64_t job_id;         /* requests: the present run's number; 0 none */
+	struct job *job;         /* the present run while it is in memory, counted */
 	struct verdict *verdict; /* while it is open for writing */
-	unsigned removed;        /* bit r: the user removed result row r of the present run */
-	uint32_t runs;           /* how many came before the present one */
-	bool dirty;              /* written since the last run */
-	int cut;     /* errno of a write that failed: the content is not what was meant */
-	bool handed; /* the present run was handed to the engine */
+	int cut;         /* errno of a write that failed: the content is not what was meant */
+	uint32_t runs;   /* how many came before the present one */
+	uint8_t removed; /* bit r: the user removed result row r of the present run */
+	uint8_t ended;   /* enum job_state: how a run that is not in memory ended; 0 */
+	bool has_stream; /* that run's .stream is listed */
+	bool dirty;      /* written since the last run */
+	bool taken;      /* the spool has the present run as queued */
+	bool handed;     /* the present run was handed to the engine */
 	/* private */
 	struct tree_node *next_by_id, *next_by_name;
 };
@@ -51,14 +57,17 @@ struct tree_node *tree_root(struct tree *t);
 struct tree_node *tree_by_id(struct tree *t, uint64_t id); /* or NULL */
 uint64_t tree_count(const struct tree *t);                 /* linked nodes, the root not counted */
 
-/* A new node that is not linked yet: a folder, or a file with empty content. NULL: no memory. */
-struct tree_node *tree_node_new(struct tree *t, const struct owner *o);
+/* A new node that is not linked yet, with a number never used before. NULL: no memory. */
+struct tree_node *tree_node_new(struct tree *t, uint64_t id, const struct owner *o);
 /* Link under `dir`. The name must have been judged and be free. 0 or -ENOMEM. */
 int tree_link(struct tree *t, struct tree_node *dir, struct tree_node *n, const char *name);
 /* Unlink; frees it when nobody holds it. The job and verdict must have been taken out. */
 void tree_unlink(struct tree *t, struct tree_node *n);
-/* Move to another name or folder (which must be free there). 0 or -ENOMEM, nothing changed then. */
-int tree_move(struct tree *t, struct tree_node *n, struct tree_node *dir, const char *name);
+/* Move to another name or folder, in two steps so that nothing can fail between them: the room for
+ * it, a copy of the name (NULL: no memory), and the move, which takes the copy. The name must be free
+ * by then. */
+char *tree_reserve(struct tree_node *dir, const char *name);
+void tree_move(struct tree_node *n, struct tree_node *dir, char *reserved);
 /* After lookups, opens or writers went down. */
 void tree_release(struct tree *t, struct tree_node *n);
 
@@ -66,6 +75,10 @@ void tree_release(struct tree *t, struct tree_node *n);
 struct tree_node *tree_find(struct tree_node *dir, const char *name);
 /* The request with that stem, whatever its suffix. */
 struct tree_node *tree_find_stem(struct tree_node *dir, const char *stem, size_t len);
+
+/* Node by node through the whole tree, in no order: the next linked file or folder, and at the end
+ * NULL, after which it begins anew. What comes or goes between two calls may be missed once. */
+struct tree_node *tree_next(struct tree *t, uint64_t *cursor);
 
 size_t tree_dir_count(const struct tree_node *dir);
 unsigned tree_dir_subdirs(const struct tree_node *dir);

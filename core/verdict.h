@@ -17,6 +17,9 @@ struct verdict_checker {
 	void *context;
 };
 
+/* Of a batch only the beginning is judged: its first good line says which model it is for. */
+#define VERDICT_BATCH_BYTES (1 << 20)
+
 struct verdict;
 
 struct verdict *verdict_new(enum job_format format); /* NULL: no memory */

@@ -37,15 +37,16 @@ static int ready_show(struct npufs *fs, uint64_t object, struct buf *out)
 
 static int metrics_show(struct npufs *fs, uint64_t object, struct buf *out)
 {
-	uint64_t queued, running, files, bytes;
+	struct jobdir_usage usage;
+	uint64_t queued, running;
 
 	(void)object;
 	engine_counts(fs->engine, &queued, &running);
-	jobdir_usage(fs->jobs, &files, &bytes);
+	jobdir_usage(fs->jobs, &usage);
 	metrics_set(METRIC_JOBS_QUEUED, (int64_t)queued);
 	metrics_set(METRIC_JOBS_RUNNING, (int64_t)running);
-	metrics_set(METRIC_FILES, (int64_t)files);
-	metrics_set(METRIC_BYTES, (int64_t)bytes);
+	metrics_set(METRIC_FILES, (int64_t)usage.files);
+	metrics_set(METRIC_BYTES, (int64_t)usage.bytes);
 	metrics_set(METRIC_HEALTH_STATE, health_state(&fs->health));
 	metrics_render(out);
 	return 0;

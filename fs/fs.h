@@ -12,6 +12,7 @@
 #include "core/health.h"
 #include "core/jobdir.h"
 #include "core/models.h"
+#include "core/spool/spool.h"
 #include "mountopts/options.h"
 
 #define NPUFS_VERSION "0.1.0"
@@ -29,6 +30,8 @@ struct npufs {
 	struct health health;
 	struct models *models;
 	struct engine *engine;
+	char *store; /* its path */
+	struct spool *spool;
 	struct jobdir *jobs;
 	struct fuse_session *session;
 };

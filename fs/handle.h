@@ -14,7 +14,8 @@ struct handle_ops {
 	void (*write)(struct npufs *fs, fuse_req_t req, struct handle *h, const char *bytes,
 		size_t size, off_t off);
 	/* NULL: 0. */
-	int (*flush)(struct npufs *fs, fuse_req_t req, struct handle *h);
+	void (*flush)(struct npufs *fs, fuse_req_t req, struct handle *h);
+	void (*fsync)(struct npufs *fs, fuse_req_t req, struct handle *h);
 	/* NULL: always ready. */
 	void (*poll)(struct npufs *fs, fuse_req_t req, struct handle *h,
 		struct fuse_pollhandle *ph);
@@ -36,6 +37,8 @@ struct handle *text_handle_new(struct buf *text);
 
 /* fs/kind_file.c: an inert file or a request. */
 struct handle *file_handle_new(struct jobdir_file *f, pid_t opener); /* takes f when not NULL */
+/* Answers `req` when the file is on the disk; NULL: all of jobs/. */
+void file_sync(struct npufs *fs, fuse_req_t req, struct jobdir_file *f);
 struct jobdir_file *file_handle_file(struct handle *h); /* NULL when it is of another kind */
 
 /* fs/kind_result.c: a result of a run; takes the count of `j` when not NULL. `ino` is the number it

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "core/lock.h"
 #include "core/mem.h"
 
 struct open_file {
@@ -38,11 +39,36 @@ static void file_write(struct npufs *fs, fuse_req_t req, struct handle *h, const
 		fuse_reply_write(req, size);
 }
 
-static int file_flush(struct npufs *fs, fuse_req_t req, struct handle *h)
+/* The spool's thread answers. */
+static void on_synced(void *context, int err)
+{
+	lock_assert_none();
+	fuse_reply_err(context, -err);
+}
+
+void file_sync(struct npufs *fs, fuse_req_t req, struct jobdir_file *f)
+{
+	int err = jobdir_sync(fs->jobs, f, on_synced, req);
+
+	if (err)
+		fuse_reply_err(req, -err);
+}
+
+static void file_flush(struct npufs *fs, fuse_req_t req, struct handle *h)
 {
 	struct open_file *f = (struct open_file *)h;
+	bool sync;
+	int err = jobdir_flush(fs->jobs, f->file, fuse_req_ctx(req)->pid == f->opener, &sync);
 
-	return jobdir_flush(fs->jobs, f->file, fuse_req_ctx(req)->pid == f->opener);
+	if (sync)
+		file_sync(fs, req, f->file);
+	else
+		fuse_reply_err(req, -err);
+}
+
+static void file_fsync(struct npufs *fs, fuse_req_t req, struct handle *h)
+{
+	file_sync(fs, req, ((struct open_file *)h)->file);
 }
 
 static void file_release(struct npufs *fs, struct handle *h)
@@ -55,6 +81,7 @@ static const struct handle_ops file_ops = {
 	.read = file_read,
 	.write = file_write,
 	.flush = file_flush,
+	.fsync = file_fsync,
 	.release = file_release,
 };
 

@@ -135,6 +135,8 @@ static int open_store(struct npufs *fs, const char *store, const struct device_o
 		err = models_new(whole, *ret_ops, &fs->models, f);
 	if (!err && fs->opts.model[0])
 		err = models_set_default(fs->models, fs->opts.model, f);
+	if (!err)
+		fs->store = take_ptr(whole);
 	return err;
 }
 
@@ -205,13 +207,20 @@ static int start_engine(struct npufs *fs, const struct device_ops *ops)
 	const struct jobdir_limits limits = {
 		.files = o->max_files,
 		.bytes = o->max_bytes,
+		.user_files = o->user_files,
+		.user_bytes = o->user_bytes,
 		.request_bytes = o->request_size,
+		.batch_bytes = o->batch_size,
+		.keep_ns = (int64_t)o->keep_us * 1000,
+		.durable = o->durable,
 		.depth = o->max_depth,
 		.umask = o->jobs_umask,
 	};
 	int err = engine_new(&config, fs->models, &fs->health, &fs->engine);
 
-	return err ? err : jobdir_new(&limits, fs->engine, fs->models, JOBS_ROOT_ID, &fs->jobs);
+	return err
+		? err
+		: jobdir_new(&limits, fs->spool, fs->engine, fs->models, JOBS_ROOT_ID, &fs->jobs);
 }
 
 /* --- serving and stopping --------------------------------------------------------------------- */
@@ -256,13 +265,26 @@ static void end_loop(const struct watch *w)
 	}
 }
 
+/* True for SIGHUP, and with 0 each second. */
+static bool wait_for_signal(const struct watch *w, int *ret_signal)
+{
+	const struct timespec second = { .tv_sec = 1 };
+	int got = sigtimedwait(&w->signals, NULL, &second);
+
+	*ret_signal = got < 0 ? 0 : got;
+	return got < 0 || got == SIGHUP;
+}
+
 static void *watch_signals(void *arg)
 {
 	struct watch *w = arg;
 	int signal = 0;
 
-	while (sigwait(&w->signals, &signal) == 0 && signal == SIGHUP)
-		log_info("SIGHUP: there is nothing to read anew");
+	while (wait_for_signal(w, &signal))
+		if (signal == SIGHUP)
+			log_info("SIGHUP: there is nothing to read anew");
+		else
+			pthread_kill(w->loop, SIGUSR1); /* it tidies up */
 	if (!atomic_load(&left)) {
 		stop_engine(w->fs);
 		wait_for_readers(w->fs);
@@ -278,8 +300,10 @@ static void serve(struct npufs *fs)
 
 	while (!fuse_session_exited(fs->session)) {
 		n = fuse_session_receive_buf(fs->session, &buf);
-		if (n == -EINTR)
+		if (n == -EINTR) {
+			jobdir_tidy(fs->jobs);
 			continue;
+		}
 		if (n <= 0)
 			break;
 		fuse_session_process_buf(fs->session, &buf);
@@ -336,11 +360,12 @@ static void tear_down(struct npufs *fs)
 	if (atomic_load(&stuck))
 		leave_stuck(fs);
 	fs_close_all(fs);
+	jobdir_free(fs->jobs);
+	spool_close(fs->spool); /* answers who waits for the disk */
 	if (fs->session) {
 		fuse_session_unmount(fs->session);
 		fuse_session_destroy(fs->session);
 	}
-	jobdir_free(fs->jobs);
 	engine_free(fs->engine);
 	models_free(fs->models);
 	health_done(&fs->health);
@@ -393,7 +418,8 @@ int main(int argc, char **argv)
 	block_signals();
 	if (open_store(&fs, cmd.store, &ops, &f) ||
 		mountpoint_prepare(cmd.mountpoint, &mountpoint, &f) ||
-		mount_at(&fs, mountpoint, &f)) {
+		spool_open(fs.store, &fs.spool, &f) || mount_at(&fs, mountpoint, &f)) {
+		spool_close(fs.spool);
 		models_free(fs.models);
 		return complain(&f);
 	}

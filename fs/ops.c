@@ -311,7 +311,10 @@ static void op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 
 	(void)ino;
 	metrics_add(METRIC_FUSE_REQUESTS, 1);
-	reply_err(req, h->ops->flush ? h->ops->flush(fs_of(req), req, h) : 0);
+	if (h->ops->flush)
+		h->ops->flush(fs_of(req), req, h);
+	else
+		reply_err(req, 0);
 }
 
 static void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
@@ -326,8 +329,22 @@ static void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
 
 static void op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi)
 {
-	(void)ino, (void)datasync, (void)fi;
-	reply_err(req, 0);
+	struct handle *h = handle_of(fi);
+
+	(void)ino, (void)datasync;
+	if (h->ops->fsync)
+		h->ops->fsync(fs_of(req), req, h);
+	else
+		reply_err(req, 0);
+}
+
+static void op_fsyncdir(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi)
+{
+	(void)datasync, (void)fi;
+	if (at_of(ino).area == AREA_JOBS)
+		file_sync(fs_of(req), req, NULL);
+	else
+		reply_err(req, 0);
 }
 
 static void op_poll(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi,
@@ -422,17 +439,17 @@ static void op_releasedir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info 
 static void op_statfs(fuse_req_t req, fuse_ino_t ino)
 {
 	struct npufs *fs = fs_of(req);
-	uint64_t files, bytes;
+	struct jobdir_usage usage;
 	struct statvfs st = { .f_bsize = BLOCK_SIZE,
 		.f_frsize = BLOCK_SIZE,
 		.f_namemax = JOBNAME_MAX };
 
 	(void)ino;
-	jobdir_usage(fs->jobs, &files, &bytes);
-	st.f_blocks = fs->opts.max_bytes / BLOCK_SIZE;
-	st.f_bfree = st.f_bavail = (fs->opts.max_bytes - bytes) / BLOCK_SIZE;
-	st.f_files = fs->opts.max_files;
-	st.f_ffree = st.f_favail = fs->opts.max_files - files;
+	jobdir_usage(fs->jobs, &usage);
+	st.f_blocks = (usage.bytes + usage.free_bytes) / BLOCK_SIZE;
+	st.f_bfree = st.f_bavail = usage.free_bytes / BLOCK_SIZE;
+	st.f_files = usage.files + usage.free_files;
+	st.f_ffree = st.f_favail = usage.free_files;
 	fuse_reply_statfs(req, &st);
 }
 
@@ -469,7 +486,7 @@ const struct fuse_lowlevel_ops fs_ops = {
 	.flush = op_flush,
 	.release = op_release,
 	.fsync = op_fsync,
-	.fsyncdir = op_fsync,
+	.fsyncdir = op_fsyncdir,
 	.poll = op_poll,
 	.opendir = op_opendir,
 	.readdir = op_readdir,

@@ -112,7 +112,7 @@ static inline int submit_as(uint32_t uid, const char *json, struct job **ret)
 	struct fault f = FAULT_NONE;
 	int err = verdict_judge(JOB_FORMAT_JSON, b, &checker, &order, &f);
 
-	*ret = job_new(uid, uid, JOB_FORMAT_JSON);
+	*ret = job_new(uid, JOB_FORMAT_JSON, NULL, 0);
 	order.request = b;
 	if (!err)
 		err = engine_submit(r.engine, *ret, &order, &f);

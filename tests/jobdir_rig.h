@@ -11,6 +11,7 @@
 #include <cmocka.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,7 +33,9 @@ static const struct cred root = { 0, 0, 1, NULL, NULL }, alice = { 1000, 1000, 2
 static struct health health;
 static struct models *models;
 static struct engine *engine;
+static struct spool *spool;
 static struct jobdir *d;
+static char store[64];
 static struct engine_config config;
 static struct jobdir_limits limits;
 
@@ -44,7 +47,8 @@ static inline void start(void)
 	health_init(&health, &fake_ops, NULL);
 	assert_int_equal(models_new("", &fake_ops, &models, &f), 0);
 	assert_int_equal(engine_new(&config, models, &health, &engine), 0);
-	assert_int_equal(jobdir_new(&limits, engine, models, ROOT, &d), 0);
+	assert_int_equal(spool_open(store, &spool, &f), 0);
+	assert_int_equal(jobdir_new(&limits, spool, engine, models, ROOT, &d), 0);
 	while (!health_is_ready(&health) && ms++ < 10000)
 		usleep(1000);
 }
@@ -61,9 +65,13 @@ static inline int prepare(void **state)
 		.output_bytes = 1 << 20 };
 	limits = (struct jobdir_limits){ .files = 10000,
 		.bytes = 1 << 20,
+		.user_files = 10000,
+		.user_bytes = 1 << 20,
 		.request_bytes = 4096,
+		.batch_bytes = 4096,
 		.depth = 3 };
-	return 0;
+	strcpy(store, "/tmp/npufs-unit-XXXXXX");
+	return mkdtemp(store) ? 0 : -1;
 }
 
 static inline int up(void **state)
@@ -73,16 +81,29 @@ static inline int up(void **state)
 	return 0;
 }
 
-static inline int down(void **state)
+/* As the daemon stops. */
+static inline void stop(void)
 {
-	(void)state;
 	fake_let_go();
 	engine_stop(engine, 10000);
 	jobdir_free(d);
+	spool_close(spool);
 	engine_free(engine);
 	models_free(models);
 	health_done(&health);
-	return 0;
+}
+
+static inline int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+	(void)st, (void)type, (void)ftw;
+	return remove(path);
+}
+
+static inline int down(void **state)
+{
+	(void)state;
+	stop();
+	return nftw(store, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
 /* --- what a file system does ------------------------------------------------------------------ */
@@ -124,6 +145,13 @@ static inline int write_text(struct jobdir_file *f, uint64_t at, const char *tex
 	return jobdir_write(d, f, at, text, strlen(text));
 }
 
+static inline int flush(struct jobdir_file *f, bool opener)
+{
+	bool sync;
+
+	return jobdir_flush(d, f, opener, &sync);
+}
+
 /* echo TEXT > NAME: the first error that a shell sees. */
 static inline int echo(const struct cred *c, const char *name, const char *text)
 {
@@ -132,10 +160,10 @@ static inline int echo(const struct cred *c, const char *name, const char *text)
 
 	if (err)
 		return err;
-	jobdir_flush(d, f, false);
+	flush(f, false);
 	err = write_text(f, 0, text);
 	if (!err)
-		err = jobdir_flush(d, f, true);
+		err = flush(f, true);
 	jobdir_release(d, f);
 	return err;
 }
@@ -220,11 +248,11 @@ static inline bool listed(const char *name)
 
 static inline void check_usage(uint64_t files, uint64_t bytes)
 {
-	uint64_t f, b;
+	struct jobdir_usage u;
 
-	jobdir_usage(d, &f, &b);
-	assert_int_equal(f, files);
-	assert_int_equal(b, bytes);
+	jobdir_usage(d, &u);
+	assert_int_equal(u.files, files);
+	assert_int_equal(u.bytes, bytes);
 }
 
 static inline size_t size_of(const char *name)

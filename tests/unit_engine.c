@@ -196,7 +196,7 @@ static void model__unknown__enoent_with_the_nearest(void **state)
 
 static void cancel__in_each_state__answered_at_once_others_go_on(void **state)
 {
-	struct job *writing = job_new(1, 1, JOB_FORMAT_TEXT), *running, *queued, *other;
+	struct job *writing = job_new(1, JOB_FORMAT_TEXT, NULL, 0), *running, *queued, *other;
 
 	(void)state;
 	config.max_active = 1;

@@ -256,7 +256,7 @@ static void swap__other_model_broken__its_jobs_fail_the_old_one_serves(void **st
  * torn down for it. */
 static void swap__model_known_to_be_broken__not_tried(void **state)
 {
-	struct job *j = job_new(1, 1, JOB_FORMAT_TEXT);
+	struct job *j = job_new(1, JOB_FORMAT_TEXT, NULL, 0);
 	struct job_order o = { .request = blob_new("ab", 2), .model = 1 };
 	struct fault f = FAULT_NONE;
 
@@ -431,7 +431,7 @@ static void race_submits_and_cancels(void)
 
 	pthread_barrier_init(&both, NULL, 2);
 	for (int i = 0; i < RACES; i++)
-		shared[i] = job_new(1, 1, JOB_FORMAT_TEXT);
+		shared[i] = job_new(1, JOB_FORMAT_TEXT, NULL, 0);
 	pthread_create(&t, NULL, race_to_cancel, NULL);
 	for (int i = 0; i < RACES; i++) {
 		struct fault f = FAULT_NONE;

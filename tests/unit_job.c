@@ -27,7 +27,7 @@ static struct job *queued(const char *text)
 		.priority = 5,
 		.deadline_ms = 10,
 		.stream = true };
-	struct job *j = job_new(1000, 1000, JOB_FORMAT_TEXT);
+	struct job *j = job_new(1000, JOB_FORMAT_TEXT, NULL, 0);
 
 	assert_int_equal(job_queue(j, &o), 0);
 	blob_put(o.request);
@@ -39,7 +39,8 @@ static struct job *running(const char *text)
 	struct job *j = queued(text);
 	struct blob *request;
 
-	assert_true(job_start(j, 4, &request));
+	assert_int_equal(job_content(j, &request), 0);
+	assert_true(job_start(j, 4));
 	assert_string_equal(blob_bytes(request), text);
 	blob_put(request);
 	return j;
@@ -55,7 +56,8 @@ static struct fault why(int err)
 
 static void new__fresh__writing_and_no_model(void **state)
 {
-	struct job *a = job_new(7, 8, JOB_FORMAT_JSON), *b = job_new(7, 8, JOB_FORMAT_TEXT);
+	struct job *a = job_new(7, JOB_FORMAT_JSON, NULL, 0),
+		   *b = job_new(7, JOB_FORMAT_TEXT, NULL, 0);
 	struct job_view v;
 
 	(void)state;
@@ -76,11 +78,10 @@ static void new__fresh__writing_and_no_model(void **state)
 
 static void queue__twice_or_after_the_end__ealready(void **state)
 {
-	struct blob *request;
 	struct job *j = queued("abc");
 	struct job_order o = { .model = 0 };
 	struct fault f = why(-ECANCELED);
-	struct job *ended = job_new(1, 1, JOB_FORMAT_TEXT);
+	struct job *ended = job_new(1, JOB_FORMAT_TEXT, NULL, 0);
 
 	(void)state;
 	assert_int_equal(job_queue(j, &o), -EALREADY);
@@ -92,7 +93,7 @@ static void queue__twice_or_after_the_end__ealready(void **state)
 	assert_true(job_deadline(j)->at > 0);
 	job_end(ended, JOB_CANCELLED, NULL, &f);
 	assert_int_equal(job_queue(ended, &o), -EALREADY);
-	assert_false(job_start(ended, 1, &request));
+	assert_false(job_start(ended, 1));
 	job_put(j);
 	job_put(ended);
 }
@@ -195,7 +196,7 @@ static void end__failed__err_tells_and_half_a_result_is_gone(void **state)
 /* A reader that does not wait takes EAGAIN for "not yet" and would ask for ever. */
 static void end__with_eagain__read_as_ebusy(void **state)
 {
-	struct job *j = job_new(1, 1, JOB_FORMAT_TEXT);
+	struct job *j = job_new(1, JOB_FORMAT_TEXT, NULL, 0);
 	struct fault f = why(-EAGAIN);
 	char c;
 

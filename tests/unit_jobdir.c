@@ -16,7 +16,7 @@ static void write__request__runs_and_results_are_listed_when_whole(void **state)
 	assert_true(has_line("a.status", "state: writing\n"));
 	fake_hold();
 	assert_int_equal(write_text(f, 0, DE), 0);
-	assert_int_equal(jobdir_flush(d, f, true), 0);
+	assert_int_equal(flush(f, true), 0);
 	jobdir_release(d, f);
 	fake_await_held();
 	assert_true(has_line("a.status", "state: running\n"));
@@ -85,12 +85,12 @@ static void flush__unfinished__only_its_opener_is_told(void **state)
 
 	(void)state;
 	assert_int_equal(open_as(&alice, "a.json", O_WRONLY | O_CREAT, &f), 0);
-	assert_int_equal(jobdir_flush(d, f, true), 0); /* nothing was written */
+	assert_int_equal(flush(f, true), 0); /* nothing was written */
 	assert_int_equal(write_text(f, 0, "{\"prompt\":"), 0);
-	assert_int_equal(jobdir_flush(d, f, false), 0);
-	assert_int_equal(jobdir_flush(d, f, true), -EINVAL);
+	assert_int_equal(flush(f, false), 0);
+	assert_int_equal(flush(f, true), -EINVAL);
 	assert_int_equal(write_text(f, 10, "\"abc\",\"max_new_tokens\":1}"), 0);
-	assert_int_equal(jobdir_flush(d, f, true), 0);
+	assert_int_equal(flush(f, true), 0);
 	jobdir_release(d, f);
 	check_out("a.out", "d\n");
 }
@@ -125,7 +125,7 @@ static void write__in_pieces_and_out_of_order__whole_is_judged_at_the_end(void *
 	check_out("a.out", "d\n");
 	assert_int_equal(open_as(&alice, "b.json", O_RDWR | O_CREAT, &f), 0);
 	assert_int_equal(write_text(f, 20, "}"), 0); /* a hole of zero bytes */
-	assert_int_equal(jobdir_flush(d, f, true), 0);
+	assert_int_equal(flush(f, true), -EINVAL);
 	jobdir_release(d, f);
 	check_out_error("b.out", -EINVAL);
 }
@@ -194,31 +194,6 @@ static void open__second_writer_of_a_request__ebusy(void **state)
 		0); /* inert files are like any other */
 	jobdir_release(d, a);
 	jobdir_release(d, b);
-}
-
-/* From the last close until the engine has it: the same as queued. */
-static void open__handed_over_and_not_yet_queued__ebusy(void **state)
-{
-	struct submission s;
-	struct jobdir_file *f, *g;
-	struct tree_node *n;
-
-	(void)state;
-	assert_int_equal(open_as(&alice, "a.json", O_WRONLY | O_CREAT, &f), 0);
-	assert_int_equal(write_text(f, 0, D), 0);
-	n = f->node;
-	lock_take(&d->lock);
-	n->opens--;
-	n->writers--;
-	s = jobdir_prepare(n, f);
-	verdict_free(take_ptr(n->verdict));
-	lock_drop(&d->lock);
-	free(f);
-	assert_int_equal(open_as(&alice, "a.json", O_WRONLY, &g), -EBUSY);
-	jobdir_submit(d, &s);
-	check_out("a.out", "d\n");
-	assert_int_equal(open_as(&alice, "a.json", O_WRONLY, &g), 0);
-	jobdir_release(d, g);
 }
 
 static void open__read_only_with_trunc__emptied_and_nothing_left_behind(void **state)
@@ -313,7 +288,7 @@ static void setattr__truncated_while_written__judged_anew(void **state)
 	assert_int_equal(look(&alice, "a.json", &a), 0);
 	assert_int_equal(jobdir_setattr(d, &alice, a.ref, f, &cut, &a), 0);
 	assert_int_equal(write_text(f, 0, D), 0);
-	assert_int_equal(jobdir_flush(d, f, true), 0);
+	assert_int_equal(flush(f, true), 0);
 	jobdir_release(d, f);
 	check_out("a.out", "d\n");
 }
@@ -331,7 +306,6 @@ int main(void)
 		TEST(write__finished_request__runs_anew_old_results_gone),
 		TEST(open__for_writing_while_queued_or_running__ebusy),
 		TEST(open__second_writer_of_a_request__ebusy),
-		TEST(open__handed_over_and_not_yet_queued__ebusy),
 		TEST(open__read_only_with_trunc__emptied_and_nothing_left_behind),
 		TEST(create__names_that_are_taken_or_not_for_users),
 		TEST(inert__any_name__an_ordinary_file),

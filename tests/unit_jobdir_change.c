@@ -127,7 +127,7 @@ static void rename__open_inert_to_request__runs_at_the_last_close(void **state)
 	jobdir_release(d, g);
 	assert_true(has_line("a.status", "state: writing\n"));
 	assert_int_equal(write_text(f, 10, "\"abc\",\"max_new_tokens\":1}"), 0);
-	assert_int_equal(jobdir_flush(d, f, true), 0);
+	assert_int_equal(flush(f, true), 0);
 	jobdir_release(d, f);
 	check_out("a.out", "d\n");
 }
@@ -141,7 +141,7 @@ static void rename__open_request_to_inert__no_run(void **state)
 	assert_int_equal(write_text(f, 0, "{\"prompt\":"), 0);
 	assert_int_equal(rename_as(&alice, "a.json", "b"), 0);
 	assert_int_equal(write_text(f, 10, "rubbish"), 0);
-	assert_int_equal(jobdir_flush(d, f, true), 0);
+	assert_int_equal(flush(f, true), 0);
 	jobdir_release(d, f);
 	assert_false(there("b.out"));
 	assert_int_equal(fake_count("infer"), 0);
@@ -196,7 +196,7 @@ static void unlink__open_for_writing__written_on_and_closed(void **state)
 	assert_int_equal(write_text(f, 9, ":\"abc\"}"), 0);
 	assert_int_equal(jobdir_read(d, f, 0, text, 3), 3);
 	assert_int_equal(open_as(&alice, "a.json", O_WRONLY | O_CREAT, &g), 0); /* another one */
-	jobdir_flush(d, f, true);
+	flush(f, true);
 	jobdir_release(d, f);
 	jobdir_release(d, g);
 	assert_int_equal(size_of("a.json"), 0);

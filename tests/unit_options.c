@@ -58,11 +58,16 @@ static void options_defaults__fresh__documented_values(void **state)
 	assert_int_equal(o.request_size, 4194304);
 	assert_int_equal(o.output_size, 16777216);
 	assert_int_equal(o.max_files, 1000000);
-	assert_int_equal(o.max_bytes, 1073741824);
+	assert_int_equal(o.batch_size, 268435456);
+	assert_int_equal(o.max_bytes, 17179869184);
+	assert_int_equal(o.user_files, 1000000);
+	assert_int_equal(o.user_bytes, 8589934592);
+	assert_int_equal(o.keep_us, 0);
 	assert_int_equal(o.max_depth, 16);
 	assert_int_equal(o.jobs_umask, 63);
 	assert_int_equal(o.log, OPTION_LOG_AUTO);
 	assert_int_equal(o.drain_us, 3000000);
+	assert_false(o.durable);
 	assert_false(o.private);
 	assert_false(o.foreground);
 	assert_false(o.debug);

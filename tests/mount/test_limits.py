@@ -171,7 +171,7 @@ def test_cut_request__too_large_or_no_room__fails_and_does_not_run():
             refused = 0
             for at in range(0, len(text), 512):
                 refused = errno_of(os.write, fd, text[at:at + 512]) or refused
-            os.close(fd)
+            equal(errno_of(os.close, fd), number, "close says it again")
             equal(refused, number, options)
             equal(m.done("a")["error"], f"{number} {name}", options)
             equal(m.started(), 0)
