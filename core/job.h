@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "core/answer.h"
 #include "core/blob.h"
 #include "core/buf.h"
 #include "core/crypto.h"
@@ -52,6 +53,7 @@ struct job_order {
 	int32_t priority;
 	int64_t deadline_ms; /* 0 none */
 	bool stream;
+	enum answer_shape shape;
 };
 
 /* Everything there is to say about a job at one moment. */

@@ -160,6 +160,7 @@ int verdict_judge(enum job_format format, const struct blob *content,
 		.priority = req->priority,
 		.deadline_ms = req->deadline_ms,
 		.stream = req->stream,
+		.shape = req->shape,
 	};
 	request_free(req);
 	return 0;

@@ -213,7 +213,10 @@ static void judge__good_request__order_filled(void **state)
 	assert_int_equal(o.priority, -7);
 	assert_int_equal(o.deadline_ms, 250);
 	assert_true(o.stream);
+	assert_int_equal(o.shape, ANSWER_OWN);
 	assert_int_equal(f.err, 0);
+	assert_int_equal(judge(JOB_FORMAT_JSON, "{\"prompt\":\"x\",\"n\":1}", &o, &f), 0);
+	assert_int_equal(o.shape, ANSWER_OPENAI);
 	assert_int_equal(judge(JOB_FORMAT_TEXT, "hello\n", &o, &f), 0);
 	assert_int_equal(o.priority, 0);
 	assert_int_equal(o.deadline_ms, 0);
