@@ -149,8 +149,9 @@ def test_kserve__unknown_output__nearest_named():
 
 def test_kserve__binary_extension__refused_with_what_to_do():
     with Models(models=("xor",)) as m:
-        for i, more in enumerate(({"parameters": {"binary_data_output": True}},
-                                  {"outputs": [{"name": "y", "parameters": {"binary_data": True}}]})):
+        output = {"name": "y", "parameters": {"binary_data": True}}
+        rows = ({"parameters": {"binary_data_output": True}}, {"outputs": [output]})
+        for i, more in enumerate(rows):
             equal(m.send(f"a{i}.json", body(**more)), E.EINVAL, str(more))
             text = read(m.job(f"a{i}.err"))
             assert '"raw"' in text, text
@@ -225,7 +226,7 @@ def test_files__wrong_content__both_sides_told():
     with Models(models=("xor",)) as m:
         for i, (content, one, other) in enumerate(rows):
             write(m.job(f"x{i}.npy"), content)
-            m.put(f"a{i}.json", body({"name": "x", "file": f"x{i}.npy"}))
+            m.send(f"a{i}.json", body({"name": "x", "file": f"x{i}.npy"}))
             text = told(m, f"a{i}")
             need_files(m, f"a{i}")
             assert one in text and other in text, text
@@ -234,8 +235,8 @@ def test_files__wrong_content__both_sides_told():
 def test_files__that_are_no_readable_files__refused():
     with Models(models=("xor",)) as m:
         os.mkdir(m.job("folder.npy"))
-        m.put("a.json", body({"name": "x", "file": "folder.npy"}))
-        m.put("b.json", body({"name": "x", "file": "nothing.npy"}))
+        m.send("a.json", body({"name": "x", "file": "folder.npy"}))
+        m.send("b.json", body({"name": "x", "file": "nothing.npy"}))
         for stem, name in (("a", "folder.npy"), ("b", "nothing.npy")):
             text = told(m, stem)
             need_files(m, stem)
@@ -247,7 +248,7 @@ def test_files__of_another_user__only_with_his_leave():
     ask = body({"name": "x", "file": "x.npy"})
     with Models(models=("xor",)) as m:
         as_user(U2, write, m.job("x.npy"), npy(ONE_ZERO))
-        as_user(U1, m.put, "a.json", ask)
+        as_user(U1, m.send, "a.json", ask)
         text = told(m, "a")
         need_files(m, "a")
         assert "x.npy" in text and "float32" not in text, text
@@ -260,7 +261,7 @@ def test_files__of_the_requests_own_folder__not_of_another():
     with Models(models=("xor",)) as m:
         os.mkdir(m.job("sub"))
         write(m.job("x.npy"), npy(ONE_ZERO))
-        m.put("sub/a.json", body({"name": "x", "file": "x.npy"}))
+        m.send("sub/a.json", body({"name": "x", "file": "x.npy"}))
         text = told(m, "sub/a")
         need_files(m, "sub/a")
         assert "x.npy" in text, text
