@@ -124,7 +124,7 @@ def test_openai__prompt_too_long__its_error_object():
         got = error_object(m, "a")
         equal((got["type"], got["param"], got["code"]),
               ("invalid_request_error", "prompt", "context_length_exceeded"), str(got))
-        assert "500" in got["message"], got
+        assert "502" in got["message"] and "64" in got["message"], got
 
 
 # --- KServe ---------------------------------------------------------------------------------------
