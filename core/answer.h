@@ -18,6 +18,9 @@ enum answer_shape {
  * offset, reason, action}}, for a batch's line. NULL: no memory. */
 struct json_value *answer_error(enum answer_shape shape, const struct fault *f);
 
+/* Append the text of .err: that object as a document, or of ANSWER_OWN the "key: value" lines. */
+void answer_render_error(enum answer_shape shape, const struct fault *f, struct buf *out);
+
 /* The HTTP status that says the same as an errno: 400, 404, 408, 413, 429, 500, 503, 507. */
 int answer_http_status(int err);
 

@@ -85,6 +85,7 @@ void json_add_uint(struct json_value *to, const char *key, uint64_t n);
 void json_add_double(struct json_value *to, const char *key, double d);
 void json_add_float(struct json_value *to, const char *key, float f); /* shortest that reads back */
 void json_add_bool(struct json_value *to, const char *key, bool b);
+void json_add_null(struct json_value *to, const char *key);
 /* A deep copy of `v` under `key`. */
 void json_add_copy(struct json_value *to, const char *key, const struct json_value *v);
 

@@ -8,6 +8,13 @@
 #include "core/request_read.h"
 #include "core/utf8.h"
 
+static void free_texts(char **texts)
+{
+	for (char **text = texts; text && *text; text++)
+		free(*text);
+	free(texts);
+}
+
 void request_free(struct request *r)
 {
 	if (!r)
@@ -15,12 +22,13 @@ void request_free(struct request *r)
 	free(r->model);
 	free(r->prompt);
 	free(r->tokens);
-	for (size_t i = 0; i < r->n_inputs; i++)
+	for (size_t i = 0; i < r->n_inputs; i++) {
+		free(r->inputs[i].file);
 		free(r->inputs[i].data);
+	}
 	free(r->inputs);
-	for (char **stop = r->stops; stop && *stop; stop++)
-		free(*stop);
-	free(r->stops);
+	free_texts(r->outputs);
+	free_texts(r->stops);
 	free(r->request_id);
 	free(r);
 }
@@ -114,6 +122,8 @@ int request_from_value(const struct json_value *object, struct request **ret, st
 	if (!r.request)
 		return request_no_memory(f);
 	err = request_read_fields(&r, object);
+	if (!err)
+		err = request_settle(&r, object);
 	if (err) {
 		request_free(r.request);
 		return err;

@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "core/answer.h"
 #include "core/fault.h"
 #include "core/json.h"
 #include "core/sampler.h"
@@ -16,15 +17,23 @@
 #define REQUEST_MAX_STOPS       16
 #define REQUEST_MAX_STOP_BYTES  256
 #define REQUEST_MAX_INPUTS      64
+#define REQUEST_MAX_OUTPUTS     64
 #define REQUEST_ID_MAX          128
 #define REQUEST_MAX_NEW_TOKENS  (1 << 20)
 #define REQUEST_MAX_DEADLINE_MS (7LL * 24 * 3600 * 1000)
 
-enum request_output { REQUEST_TEXT, REQUEST_JSON };
+enum request_output {
+	REQUEST_TEXT,
+	REQUEST_JSON, /* a document of the shape; of tensors always KServe's */
+	REQUEST_NPY,  /* one output tensor as a .npy file */
+	REQUEST_RAW   /* its bytes alone */
+};
 
 struct request_tensor {
 	struct tensor_spec spec;
-	void *data; /* little-endian, C order, tensor_bytes(&spec) of them */
+	bool shape_given; /* else, and with no dtype, only the .npy file tells: request_attach() */
+	char *file; /* the plain name of a file beside the request; NULL: the data was inline */
+	void *data; /* little-endian, C order, tensor_bytes(&spec) of them; NULL: not attached */
 };
 
 struct request {
@@ -35,6 +44,7 @@ struct request {
 	size_t n_tokens;
 	struct request_tensor *inputs;
 	size_t n_inputs;
+	char **outputs; /* which output tensors, in this order; NULL-ended, or NULL for all */
 	int64_t max_new_tokens; /* -1: the model's default */
 	struct sampling sampling;
 	bool seed_given, temperature_given; /* otherwise random, the model's default */
@@ -45,6 +55,7 @@ struct request {
 	bool echo;                          /* the prompt's text in front of the output */
 	bool output_given;
 	enum request_output output;
+	enum answer_shape shape;
 	char *request_id; /* "" when not given */
 };
 
@@ -60,11 +71,21 @@ const struct request_field *request_fields(size_t *ret_n);
  * one final line end (LF or CRLF) are dropped, nothing else. An empty prompt is -EINVAL. */
 int request_from_text(const char *text, size_t len, struct request **ret, struct fault *f);
 
-/* STEM.json: an object of the fields of request.def. -EINVAL, -EILSEQ for bytes that are not UTF-8,
+/* STEM.json: an object of the fields of request.def, or the body of an OpenAI completion or of a
+ * KServe v2 infer request: its shape is what "output" says; without it ANSWER_OPENAI when there is a
+ * field that only OpenAI has, ANSWER_KSERVE when there are inputs. -EINVAL, -EILSEQ for bytes that are not UTF-8,
  * -ERANGE for a number outside its range, -EOPNOTSUPP for what is known but not offered (`session`,
  * float16 data), -ENOMEM; each with field, offset of the value, reason and action. */
 int request_from_json(const char *text, size_t len, struct request **ret, struct fault *f);
 int request_from_value(const struct json_value *object, struct request **ret, struct fault *f);
+
+/* For a body that has a shape by where it stands. ANSWER_OWN leaves the output as it was asked. */
+void request_set_shape(struct request *r, enum answer_shape shape);
+
+/* The content of r->inputs[input].file: a .npy file, or the bytes of the given shape and datatype.
+ * -EINVAL, -ERANGE or -EOPNOTSUPP with the place in the file; what the request and the file say must
+ * agree, and numbers be finite as in JSON. */
+int request_attach(struct request *r, size_t input, const void *bytes, size_t len, struct fault *f);
 
 void request_free(struct request *r); /* NULL is fine */
 

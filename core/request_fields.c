@@ -20,7 +20,8 @@ struct rule {
 	int (*read)(struct request_read *r, const struct rule *rule, const struct json_value *v);
 	size_t place; /* in struct request */
 	double low, high;
-	const char *action; /* for others' fields */
+	const char *action;      /* for others' fields */
+	enum answer_shape shape; /* whose it is; ANSWER_OWN: anybody's */
 };
 
 /* --- refusals --------------------------------------------------------------------------------- */
@@ -49,6 +50,13 @@ int request_not_one_of(struct fault *f, const char *field, const struct json_val
 {
 	return fault_at(f, -EINVAL, field, (long)json_offset(v), "correct the value",
 		"\"%s\" must be %s%s", field, article(type), type);
+}
+
+int request_can_only_be(struct fault *f, const char *field, const struct json_value *v,
+	const char *value, const char *action)
+{
+	return fault_at(f, -EINVAL, field, (long)json_offset(v), action,
+		"\"%s\" can only be %s here", field, value);
 }
 
 int request_no_memory(struct fault *f)
@@ -173,10 +181,8 @@ static int read_output(struct request_read *r, const struct rule *rule, const st
 
 	if (!word)
 		return wrong(r, -EINVAL, rule, v);
-	if (strcmp(word, "text") != 0 && strcmp(word, "json") != 0)
+	if (!request_take_output(r, word))
 		return request_not_one_of(r->f, rule->name, v, rule->type);
-	r->request->output = strcmp(word, "json") == 0 ? REQUEST_JSON : REQUEST_TEXT;
-	r->request->output_given = true;
 	return 0;
 }
 
@@ -212,20 +218,21 @@ static int read_tokens(struct request_read *r, const struct rule *rule, const st
 	return 0;
 }
 
-/* As in OpenAI's completions it may also be an array: of one string, or of token ids. */
+/* As in OpenAI's completions it may also be an array: of token ids, or of one string or one such
+ * array. */
 static int read_prompt(struct request_read *r, const struct rule *rule, const struct json_value *v)
 {
 	const struct json_value *first = json_type(v) == JSON_ARRAY ? json_first(v) : NULL;
 	int err;
 
-	if (first && json_type(first) == JSON_STRING && json_next(first))
+	if (first && json_type(first) != JSON_NUMBER && json_next(first))
 		return fault_at(r->f, -EINVAL, rule->name, (long)json_offset(json_next(first)),
 			"write one request for each prompt", "\"%s\" holds several prompts",
 			rule->name);
-	if (first && json_type(first) == JSON_NUMBER)
-		return read_tokens(r, rule, v);
-	if (first)
+	if (first && json_type(first) != JSON_NUMBER)
 		v = first;
+	if (first && json_type(v) == JSON_ARRAY)
+		return read_tokens(r, rule, v);
 	if (json_type(v) != JSON_STRING)
 		return wrong(r, -EINVAL, rule, v);
 	if (json_string(v)[0] == '\0')
@@ -240,6 +247,17 @@ static int read_prompt(struct request_read *r, const struct rule *rule, const st
 static int read_inputs(struct request_read *r, const struct rule *rule, const struct json_value *v)
 {
 	return request_read_inputs(r, rule->name, v);
+}
+
+static int read_outputs(struct request_read *r, const struct rule *rule, const struct json_value *v)
+{
+	return request_read_outputs(r, rule->name, v);
+}
+
+static int read_parameters(struct request_read *r, const struct rule *rule,
+	const struct json_value *v)
+{
+	return request_check_parameters(r->f, PARAMETER_OF_REQUEST, rule->name, v);
 }
 
 static int read_stop(struct request_read *r, const struct rule *rule, const struct json_value *v)
@@ -284,24 +302,50 @@ static int read_only(struct request_read *r, const struct rule *rule, const stru
 {
 	if (json_type(v) == JSON_NUMBER && in_range(rule, json_double(v)))
 		return 0;
-	return fault_at(r->f, -EINVAL, rule->name, (long)json_offset(v), rule->action,
-		"\"%s\" can only be %s here", rule->name, rule->type);
+	return request_can_only_be(r->f, rule->name, v, rule->type, rule->action);
+}
+
+static int read_empty(struct request_read *r, const struct rule *rule, const struct json_value *v)
+{
+	if (json_type(v) == JSON_OBJECT && !json_first(v))
+		return 0;
+	return request_can_only_be(r->f, rule->name, v, rule->type, rule->action);
 }
 
 static int read_never(struct request_read *r, const struct rule *rule, const struct json_value *v)
 {
-	return fault_at(r->f, -EINVAL, rule->name, (long)json_offset(v), rule->action,
-		"\"%s\" can only be null here", rule->name);
+	return request_can_only_be(r->f, rule->name, v, rule->type, rule->action);
+}
+
+/* They shape a stream of events; the usage is in STEM.out whatever they say. */
+static int read_stream_options(struct request_read *r, const struct rule *rule,
+	const struct json_value *v)
+{
+	static const char *const names[] = { "include_usage", "include_obfuscation", NULL };
+	char hint[REQUEST_HINT_SIZE];
+
+	if (json_type(v) != JSON_OBJECT)
+		return wrong(r, -EINVAL, rule, v);
+	for (const struct json_value *m = json_first(v); m; m = json_next(m)) {
+		if (strcmp(json_key(m), names[0]) != 0 && strcmp(json_key(m), names[1]) != 0)
+			return fault_at(r->f, -EINVAL, rule->name, (long)json_offset(m),
+				"leave it out", "unknown field \"%.60s\" in \"%s\"%s", json_key(m),
+				rule->name, request_hint(json_key(m), names, hint));
+		if (json_type(m) != JSON_BOOL && json_type(m) != JSON_NULL)
+			return wrong(r, -EINVAL, rule, m);
+	}
+	return 0;
 }
 
 /* --- the table -------------------------------------------------------------------------------- */
 
 static const struct rule rules[] = {
 #define FIELD(name, type, reader, member, low, high, doc) \
-	{ #name, NULL, type, read_##reader, offsetof(struct request, member), low, high, "" },
-#define ALIAS(name, field) { #name, #field, "", NULL, 0, 0, 0, "" },
-#define FOREIGN(name, type, reader, low, high, action) \
-	{ #name, NULL, type, read_##reader, 0, low, high, action },
+	{ #name, NULL, type, read_##reader, offsetof(struct request, member), low, high, "", \
+		ANSWER_OWN },
+#define ALIAS(shape, name, field) { #name, #field, "", NULL, 0, 0, 0, "", shape },
+#define FOREIGN(shape, name, type, reader, low, high, action) \
+	{ #name, NULL, type, read_##reader, 0, low, high, action, shape },
 #include "core/request.def"
 #undef FIELD
 #undef ALIAS
@@ -310,8 +354,8 @@ static const struct rule rules[] = {
 
 static const struct request_field fields[] = {
 #define FIELD(name, type, reader, member, low, high, doc) { #name, type, doc },
-#define ALIAS(name, field)
-#define FOREIGN(name, type, reader, low, high, action)
+#define ALIAS(shape, name, field)
+#define FOREIGN(shape, name, type, reader, low, high, action)
 #include "core/request.def"
 #undef FIELD
 #undef ALIAS
@@ -365,6 +409,7 @@ static int read_member(struct request_read *r, const struct json_value *v)
 
 	if (!rule)
 		return unknown(r, v);
+	r->openai |= rule->shape == ANSWER_OPENAI;
 	if (json_type(v) == JSON_NULL)
 		return 0;
 	if (rule->field)
@@ -379,6 +424,11 @@ static int read_member(struct request_read *r, const struct json_value *v)
 	return field->read(r, &under_its_name, v);
 }
 
+bool request_given(const struct request_read *r, const char *name)
+{
+	return r->given >> (find_rule(name) - rules) & 1;
+}
+
 /* Exactly one of the three says what to run. */
 static int check_subject(struct request_read *r, const struct json_value *object)
 {
@@ -386,7 +436,7 @@ static int check_subject(struct request_read *r, const struct json_value *object
 	const char *found = NULL;
 
 	for (size_t i = 0; i < ARRAY_SIZE(subjects); i++) {
-		if (!(r->given >> (find_rule(subjects[i]) - rules) & 1))
+		if (!request_given(r, subjects[i]))
 			continue;
 		if (found)
 			return fault_at(r->f, -EINVAL, subjects[i],

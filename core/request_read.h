@@ -9,11 +9,21 @@
 struct request_read {
 	struct request *request;
 	struct fault *f;
-	uint64_t given; /* bit i: row i of the table, or another name of it */
+	uint64_t given;     /* bit i: row i of the table, or another name of it */
+	bool openai;        /* a field that only OpenAI has, be it null */
+	const char *output; /* the word that was given */
 };
 
 /* Read every member of `object`, in the order of the text, and stop at the first that is wrong. */
 int request_read_fields(struct request_read *r, const struct json_value *object);
+
+/* A field of ours has a value. */
+bool request_given(const struct request_read *r, const char *name);
+
+/* With all fields read: the shape of the answer, and whether what is asked fits the subject. */
+int request_settle(struct request_read *r, const struct json_value *object);
+/* "output": false for a word that is none of its. */
+bool request_take_output(struct request_read *r, const char *word);
 
 /* "; did you mean \"NAME\"?" when one of `names` is near, else "". */
 #define REQUEST_HINT_SIZE 80
@@ -27,9 +37,26 @@ int request_must_be(struct fault *f, int err, const char *field, const struct js
 int request_not_one_of(struct fault *f, const char *field, const struct json_value *v,
 	const char *type);
 
+/* Refuse `v`, of which only a value that asks nothing is taken. -EINVAL. */
+int request_can_only_be(struct fault *f, const char *field, const struct json_value *v,
+	const char *value, const char *action);
+
 int request_no_memory(struct fault *f);
 
 /* `inputs`: an array of tensors. */
 int request_read_inputs(struct request_read *r, const char *field, const struct json_value *v);
+
+/* `outputs`: which tensors of the model are wanted. */
+int request_read_outputs(struct request_read *r, const char *field, const struct json_value *v);
+
+/* KServe's `parameters`, of a request or of one of its tensors: those that ask nothing are passed
+ * over. `field` is their place. */
+enum parameter_place { PARAMETER_OF_REQUEST = 1, PARAMETER_OF_INPUT = 2, PARAMETER_OF_OUTPUT = 4 };
+int request_check_parameters(struct fault *f, enum parameter_place place, const char *field,
+	const struct json_value *v);
+
+/* Why a file of this name cannot be an input, or NULL when it can. */
+const char *request_file_refusal(const char *name);
+bool request_file_is_npy(const char *name);
 
 #endif

@@ -1,4 +1,4 @@
-/* Tensors of a request, in the manner of KServe v2. The shape of the data is checked in a pass of
+/* Tensors of a request, in the manner of KServe v2; of one in a file only the name is taken here. The shape of the data is checked in a pass of
  * its own, so that memory is asked for only when the text really holds as many values as the shape
  * says. */
 #include "core/request_read.h"
@@ -188,6 +188,15 @@ static int convert(struct tensor_read *t, const struct json_value *v, uint32_t l
 	return 0;
 }
 
+/* JSON has no half: the manifest's float16 can only come from a file. */
+static int refuse_half(const struct tensor_read *t, const struct json_value *v)
+{
+	char field[PLACE_SIZE];
+
+	return fault_at(t->f, -EOPNOTSUPP, place(t, "datatype", field), (long)json_offset(v),
+		"name a \"file\" instead of \"data\"", "float16 data is not offered in JSON");
+}
+
 static int read_data(struct tensor_read *t, const struct json_value *v)
 {
 	const struct tensor_spec *spec = &t->tensor->spec;
@@ -196,6 +205,8 @@ static int read_data(struct tensor_read *t, const struct json_value *v)
 	char field[PLACE_SIZE];
 	int err;
 
+	if (spec->dtype == DTYPE_FLOAT16)
+		return refuse_half(t, v);
 	if (json_type(v) != JSON_ARRAY)
 		return request_must_be(t->f, -EINVAL, place(t, "data", field), v, "array");
 	err = nested ? check_nested(t, v, 0) : check_flat(t, v);
@@ -230,6 +241,7 @@ static int read_shape(struct tensor_read *t, const struct json_value *v)
 	char field[PLACE_SIZE];
 
 	place(t, "shape", field);
+	t->tensor->shape_given = true;
 	if (json_type(v) != JSON_ARRAY)
 		return request_must_be(t->f, -EINVAL, field, v, "array of at most 8 integers");
 	for (const struct json_value *d = json_first(v); d; d = json_next(d)) {
@@ -260,9 +272,6 @@ static int read_datatype(struct tensor_read *t, const struct json_value *v)
 	if (!json_string(v))
 		return request_must_be(t->f, -EINVAL, field, v, "string");
 	t->tensor->spec.dtype = dtype_from_name(json_string(v));
-	if (t->tensor->spec.dtype == DTYPE_FLOAT16)
-		return fault_at(t->f, -EOPNOTSUPP, field, (long)json_offset(v),
-			"use a model that takes FP32", "float16 data is not offered in JSON");
 	if (t->tensor->spec.dtype != DTYPE_INVALID)
 		return 0;
 	for (enum dtype d = DTYPE_INVALID + 1; d < DTYPE_COUNT; d++) {
@@ -275,6 +284,30 @@ static int read_datatype(struct tensor_read *t, const struct json_value *v)
 		request_hint(json_string(v), names, hint));
 }
 
+static int read_parameters(struct tensor_read *t, const struct json_value *v)
+{
+	char field[PLACE_SIZE];
+
+	return request_check_parameters(t->f, PARAMETER_OF_INPUT, place(t, "parameters", field), v);
+}
+
+static int read_file(struct tensor_read *t, const struct json_value *v)
+{
+	const char *name = json_string(v), *why;
+	char field[PLACE_SIZE];
+
+	place(t, "file", field);
+	if (!name)
+		return request_must_be(t->f, -EINVAL, field, v, "string");
+	why = request_file_refusal(name);
+	if (why)
+		return fault_at(t->f, -EINVAL, field, (long)json_offset(v),
+			"name a .npy or other plain file beside the request", "\"%s\" %s", field,
+			why);
+	t->tensor->file = strdup(name);
+	return t->tensor->file ? 0 : request_no_memory(t->f);
+}
+
 /* In the order in which they are read: data needs shape and datatype. */
 static const struct member {
 	const char *name;
@@ -283,21 +316,52 @@ static const struct member {
 	{ "name", read_name },
 	{ "shape", read_shape },
 	{ "datatype", read_datatype },
+	{ "parameters", read_parameters },
+	{ "file", read_file },
 	{ "data", read_data },
 };
+
+#define WHAT_TO_GIVE "give name, shape, datatype and data or file"
+
+/* Data come from the text or from a file, and a .npy file has its own shape and datatype. */
+static bool needed(const struct json_value *tensor, const char *member)
+{
+	const struct json_value *file = json_member(tensor, "file");
+
+	if (strcmp(member, "name") == 0)
+		return true;
+	if (strcmp(member, "data") == 0)
+		return !file;
+	if (strcmp(member, "shape") == 0 || strcmp(member, "datatype") == 0)
+		return !file || !json_string(file) || !request_file_is_npy(json_string(file));
+	return false;
+}
+
+static int check_complete(const struct tensor_read *t, const struct json_value *v)
+{
+	char field[PLACE_SIZE];
+
+	for (size_t i = 0; i < ARRAY_SIZE(members); i++)
+		if (needed(v, members[i].name) && !json_member(v, members[i].name))
+			return fault_at(t->f, -EINVAL, place(t, members[i].name, field),
+				(long)json_offset(v), WHAT_TO_GIVE, "\"%s\" is missing", field);
+	if (json_member(v, "file") && json_member(v, "data"))
+		return fault_at(t->f, -EINVAL, place(t, "file", field),
+			(long)json_offset(json_member(v, "file")), "give one of them",
+			"\"data\" and \"file\" are both given in \"inputs[%zu]\"", t->index);
+	return 0;
+}
 
 static int check_members(const struct tensor_read *t, const struct json_value *v)
 {
 	const char *names[ARRAY_SIZE(members) + 1] = { NULL };
 	char field[PLACE_SIZE], hint[REQUEST_HINT_SIZE];
+	int err = check_complete(t, v);
 
-	for (size_t i = 0; i < ARRAY_SIZE(members); i++) {
+	if (err)
+		return err;
+	for (size_t i = 0; i < ARRAY_SIZE(members); i++)
 		names[i] = members[i].name;
-		if (!json_member(v, names[i]))
-			return fault_at(t->f, -EINVAL, place(t, names[i], field),
-				(long)json_offset(v), "give name, shape, datatype and data",
-				"\"%s\" is missing", field);
-	}
 	for (v = json_first(v); v; v = json_next(v)) {
 		size_t i = 0;
 
@@ -305,7 +369,7 @@ static int check_members(const struct tensor_read *t, const struct json_value *v
 			i++;
 		if (!names[i])
 			return fault_at(t->f, -EINVAL, place(t, json_key(v), field),
-				(long)json_offset(v), "give name, shape, datatype and data",
+				(long)json_offset(v), WHAT_TO_GIVE,
 				"unknown field \"%.60s\" in \"inputs[%zu]\"%s", json_key(v),
 				t->index, request_hint(json_key(v), names, hint));
 	}
@@ -322,8 +386,11 @@ static int read_tensor(struct tensor_read *t, const struct json_value *v)
 		return request_must_be(t->f, -EINVAL, field, v, "object");
 	}
 	err = check_members(t, v);
-	for (size_t i = 0; i < ARRAY_SIZE(members) && !err; i++)
-		err = members[i].read(t, json_member(v, members[i].name));
+	for (size_t i = 0; i < ARRAY_SIZE(members) && !err; i++) {
+		const struct json_value *m = json_member(v, members[i].name);
+
+		err = m ? members[i].read(t, m) : 0;
+	}
 	return err;
 }
 

@@ -1,6 +1,7 @@
 #include "core/run.h"
 
 #include <errno.h>
+#include <stdio.h>
 
 static int wrong_input(const struct model_view *model, struct fault *f)
 {
@@ -12,6 +13,20 @@ static int wrong_input(const struct model_view *model, struct fault *f)
 		"model \"%s\" takes text, not tensors", model->alias);
 }
 
+static int check_attached(const struct request *req, struct fault *f)
+{
+	char field[48];
+
+	for (size_t i = 0; i < req->n_inputs; i++) {
+		if (req->inputs[i].data)
+			continue;
+		snprintf(field, sizeof field, "inputs[%zu].file", i);
+		return fault_at(f, -EINVAL, field, -1, "give \"data\" instead",
+			"the file \"%.60s\" was not attached", req->inputs[i].file);
+	}
+	return 0;
+}
+
 int run_new(struct generation *g, const struct model_view *model, struct request *req,
 	const struct run_limits *limits, struct run **ret, struct fault *f)
 {
@@ -20,7 +35,10 @@ int run_new(struct generation *g, const struct model_view *model, struct request
 		.request = req,
 		.limits = *limits };
 	bool tensors = req->n_inputs > 0;
+	int err = check_attached(req, f);
 
+	if (err)
+		return err;
 	if (tensors != (model->manifest->kind == MANIFEST_TENSOR))
 		return wrong_input(model, f);
 	return tensors ? run_tensor_new(&base, ret, f) : run_text_new(&base, ret, f);

@@ -1,16 +1,19 @@
 /* Tensors: one checked inference of the artifact's only program. Inputs are matched by name, and
- * type and shape must be the manifest's; the output is a KServe-like document. */
+ * type and shape must be the manifest's; the output is KServe's document, or one tensor as it is. */
 #include "core/run.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/npy.h"
 #include "core/tensor_json.h"
 
 struct run_tensor {
 	struct run base;
 	struct program *program;
+	size_t chosen[MANIFEST_MAX_TENSORS]; /* outputs, in the order of the answer */
+	size_t n_chosen;
 };
 
 static const struct run_ops run_tensor_ops;
@@ -51,6 +54,47 @@ static int check_inputs(const struct program_spec *spec, const struct request *r
 	return err;
 }
 
+static int unknown_output(const struct program_spec *spec, const char *name, struct fault *f)
+{
+	const char *names[MANIFEST_MAX_TENSORS + 1] = { NULL }, *near;
+
+	for (size_t i = 0; i < spec->n_outputs; i++)
+		names[i] = spec->outputs[i].name;
+	near = fault_nearest(name, names);
+	return fault_at(f, -EINVAL, "outputs", -1, "name outputs of models/ALIAS/schema",
+		"the model has no output \"%.60s\"%s%s%s", name, near ? "; did you mean \"" : "",
+		near ? near : "", near ? "\"?" : "");
+}
+
+static int choose_output(struct run_tensor *t, const char *name, struct fault *f)
+{
+	const struct program_spec *spec = program_spec_of(t->program);
+
+	for (size_t i = 0; i < spec->n_outputs; i++) {
+		if (strcmp(spec->outputs[i].name, name) != 0)
+			continue;
+		t->chosen[t->n_chosen++] = i; /* the request names none twice */
+		return 0;
+	}
+	return unknown_output(spec, name, f);
+}
+
+static int choose_outputs(struct run_tensor *t, struct fault *f)
+{
+	const struct request *req = t->base.request;
+	char **name = req->outputs;
+	int err = 0;
+
+	for (; name && *name && !err; name++)
+		err = choose_output(t, *name, f);
+	for (size_t i = 0; !name && i < program_spec_of(t->program)->n_outputs; i++)
+		t->chosen[t->n_chosen++] = i;
+	if (err || req->output == REQUEST_JSON || t->n_chosen == 1)
+		return err;
+	return fault_at(f, -EINVAL, "output", -1, "name one in \"outputs\", or use \"json\"",
+		"\"npy\" and \"raw\" hold one tensor; the model has %zu outputs", t->n_chosen);
+}
+
 int run_tensor_new(const struct run *base, struct run **ret, struct fault *f)
 {
 	struct program *program = base->generation->programs[0];
@@ -65,6 +109,11 @@ int run_tensor_new(const struct run *base, struct run **ret, struct fault *f)
 	t->base = *base;
 	t->base.ops = &run_tensor_ops;
 	t->program = program;
+	err = choose_outputs(t, f);
+	if (err) {
+		free(t);
+		return err;
+	}
 	*ret = &t->base;
 	return 0;
 }
@@ -97,28 +146,43 @@ static enum step tensor_step(struct run *r, struct buf *piece, struct step_fault
 	return STEP_FAILED;
 }
 
-static int tensor_finish(struct run *r, struct buf *out, struct job_outcome *ret)
+static int render_document(const struct run_tensor *t, struct buf *out)
 {
-	struct run_tensor *t = (struct run_tensor *)r;
 	const struct program_spec *spec = program_spec_of(t->program);
-	struct json_value *doc = json_new_object();
-	struct json_value *outputs;
+	const struct request *req = t->base.request;
+	struct json_value *doc = json_new_object(), *outputs;
 	int err;
 
-	json_add_string(doc, "model_name", r->model->alias);
-	if (r->request->request_id[0])
-		json_add_string(doc, "id", r->request->request_id);
+	json_add_string(doc, "model_name", t->base.model->alias);
+	if (req->request_id[0])
+		json_add_string(doc, "id", req->request_id);
 	outputs = json_add_array(doc, "outputs");
-	for (size_t i = 0; i < spec->n_outputs; i++) {
+	for (size_t i = 0; i < t->n_chosen; i++) {
 		struct json_value *o = json_add_object(outputs, NULL);
 
-		tensor_json_describe(o, &spec->outputs[i]);
-		tensor_json_data(o, &spec->outputs[i], program_output(t->program, i));
+		tensor_json_describe(o, &spec->outputs[t->chosen[i]]);
+		tensor_json_data(o, &spec->outputs[t->chosen[i]],
+			program_output(t->program, t->chosen[i]));
 	}
 	err = json_render(doc, true, out);
 	json_free(doc);
-	*ret = (struct job_outcome){ .finish_reason = "stop" };
 	return err;
+}
+
+static int tensor_finish(struct run *r, struct buf *out, struct job_outcome *ret)
+{
+	struct run_tensor *t = (struct run_tensor *)r;
+	const struct tensor_spec *first = &program_spec_of(t->program)->outputs[t->chosen[0]];
+	const void *data = program_output(t->program, t->chosen[0]);
+
+	*ret = (struct job_outcome){ .finish_reason = "stop" };
+	if (r->request->output == REQUEST_JSON)
+		return render_document(t, out);
+	if (r->request->output == REQUEST_NPY)
+		npy_write(first, data, out);
+	else
+		buf_put(out, data, (size_t)tensor_bytes(first));
+	return buf_error(out);
 }
 
 static const struct run_ops run_tensor_ops = {

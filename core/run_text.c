@@ -9,9 +9,12 @@
 #include "core/run.h"
 
 #include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/clock.h"
 #include "core/json.h"
 #include "core/mem.h"
 #include "core/prng.h"
@@ -27,7 +30,7 @@ struct run_text {
 	int32_t *tokens; /* prompt, then picked; room for the whole context */
 	size_t n_prompt, n_tokens, fed, max_new;
 	const char *finish_reason;
-	struct buf document_text; /* kept for `output: json` */
+	struct buf document_text; /* kept for a document */
 	size_t out_bytes;
 };
 
@@ -299,6 +302,41 @@ static enum step text_step(struct run *r, struct buf *piece, struct step_fault *
 
 /* --- the outcome ------------------------------------------------------------------------------ */
 
+/* OpenAI's text_completion. Its id is the request's own where it has one. */
+static int render_completion(const struct run_text *t, struct buf *out)
+{
+	const char *own_id = t->base.request->request_id;
+	struct json_value *doc, *choice, *usage;
+	size_t n_output = t->n_tokens - t->n_prompt;
+	char id[sizeof "cmpl-" + REQUEST_ID_MAX];
+	uint64_t fresh;
+	int err = own_id[0] ? 0 : fresh_seed(&fresh);
+
+	if (err)
+		return err;
+	if (own_id[0])
+		snprintf(id, sizeof id, "cmpl-%s", own_id);
+	else
+		snprintf(id, sizeof id, "cmpl-%016" PRIx64, fresh);
+	doc = json_new_object();
+	json_add_string(doc, "id", id);
+	json_add_string(doc, "object", "text_completion");
+	json_add_int(doc, "created", clock_wall() / NS_PER_SEC);
+	json_add_string(doc, "model", t->base.model->alias);
+	choice = json_add_object(json_add_array(doc, "choices"), NULL);
+	json_add_string(choice, "text", buf_text(&t->document_text));
+	json_add_int(choice, "index", 0);
+	json_add_null(choice, "logprobs");
+	json_add_string(choice, "finish_reason", t->finish_reason);
+	usage = json_add_object(doc, "usage");
+	json_add_uint(usage, "prompt_tokens", t->n_prompt);
+	json_add_uint(usage, "completion_tokens", n_output);
+	json_add_uint(usage, "total_tokens", t->n_prompt + n_output);
+	err = json_render(doc, true, out);
+	json_free(doc);
+	return err;
+}
+
 static int render_document(const struct run_text *t, struct buf *out)
 {
 	struct json_value *doc = json_new_object();
@@ -333,7 +371,10 @@ static int text_finish(struct run *r, struct buf *out, struct job_outcome *ret)
 		.seed_known = true,
 		.seed = t->sampling.seed,
 	};
-	return r->request->output == REQUEST_JSON ? render_document(t, out) : 0;
+	if (r->request->output != REQUEST_JSON)
+		return 0;
+	return r->request->shape == ANSWER_OPENAI ? render_completion(t, out)
+						  : render_document(t, out);
 }
 
 static const struct run_ops run_text_ops = {

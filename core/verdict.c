@@ -150,6 +150,7 @@ int verdict_judge(enum job_format format, const struct blob *content,
 		return f->err
 			? err
 			: fault_set(f, err, "send it again later", "no memory for the request");
+	ret_order->shape = req->shape; /* a refusal is told in it, too */
 	model = c->check(c->context, req, f);
 	if (model < 0) {
 		request_free(req);
@@ -160,6 +161,7 @@ int verdict_judge(enum job_format format, const struct blob *content,
 		.priority = req->priority,
 		.deadline_ms = req->deadline_ms,
 		.stream = req->stream,
+		.shape = req->shape,
 	};
 	request_free(req);
 	return 0;

@@ -74,6 +74,8 @@ static void request_from_text__defaults__set(void **state)
 	assert_int_equal(r->deadline_ms, 0);
 	assert_int_equal(r->priority, 0);
 	assert_int_equal(r->output, REQUEST_TEXT);
+	assert_int_equal(r->shape, ANSWER_OWN);
+	assert_null(r->outputs);
 	request_free(r);
 }
 
@@ -234,6 +236,7 @@ static void request_from_json__completion_body__taken(void **state)
 	assert_int_equal(r->max_new_tokens, 7);
 	assert_string_equal(r->stops[0], "\n");
 	assert_false(r->seed_given);
+	assert_int_equal(r->shape, ANSWER_OPENAI);
 	request_free(r);
 	r = accepted("{\"prompt\":[3,1,2]}");
 	assert_null(r->prompt);
@@ -353,9 +356,9 @@ static void request_from_json__wrong_type__both_named(void **state)
 		{ "\"stream\":1", "stream", "\"stream\" is 1, must be true or false" },
 		{ "\"echo\":\"true\"", "echo", "\"echo\" is a string, must be true or false" },
 		{ "\"output\":5", "output",
-			"\"output\" is 5, must be a string, \"text\" or \"json\"" },
+			"\"output\" is 5, must be a string, \"text\", \"json\" or \"openai\"; of" },
 		{ "\"output\":\"xml\"", "output",
-			"\"output\" must be a string, \"text\" or \"json\"" },
+			"\"output\" must be a string, \"text\", \"json\" or \"openai\"; of" },
 		{ "\"request_id\":5", "request_id", "is 5, must be a string of 1..128" },
 		{ "\"user\":5", "user", "is 5, must be a string" },
 	};
@@ -476,7 +479,7 @@ static void request_from_json__what_to_run__exactly_one(void **state)
 	refused(B("{\"prompt\":[\"\"]}"), -EINVAL, "prompt", "the prompt is empty");
 	refused(B("{\"prompt\":[]}"), -EINVAL, "prompt", "is an array, must be a string");
 	refused(B("{\"prompt\":[\"a\",\"b\"]}"), -EINVAL, "prompt", "several prompts");
-	refused(B("{\"prompt\":[[1]]}"), -EINVAL, "prompt", "is an array, must be a string");
+	refused(B("{\"prompt\":[[1],[2]]}"), -EINVAL, "prompt", "several prompts");
 	refused(B("{\"tokens\":[]}"), -EINVAL, "tokens", "\"tokens\" is empty");
 	refused(B("{\"tokens\":\"x\"}"), -EINVAL, "tokens",
 		"is a string, must be an array of integers");
@@ -524,7 +527,7 @@ static void request_from_json__known_but_not_offered__refused(void **state)
 
 static void request_fields__documented__ours_only_and_complete(void **state)
 {
-	static const char *const names[] = { "model", "prompt", "tokens", "inputs",
+	static const char *const names[] = { "model", "prompt", "tokens", "inputs", "outputs",
 		"max_new_tokens", "temperature", "top_k", "top_p", "min_p", "repeat_penalty",
 		"seed", "stop", "deadline_ms", "priority", "stream", "echo", "output", "request_id",
 		"session" };

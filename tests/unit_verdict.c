@@ -32,8 +32,9 @@ static void write__whole_documents_cut_anywhere__whole_once_no_fault(void **stat
 	static const char *const docs[] = {
 		"{\"prompt\":\"h\xc3\xa4llo \xf0\x9f\x98\x80\"}",
 		"\xef\xbb\xbf{ \"prompt\" : \"a\\u00e4\\\"\" , \"seed\" : 18446744073709551615 }",
-		"{\"inputs\":[{\"name\":\"x\",\"shape\":[1],\"datatype\":\"FP32\",\"data\":[1.5e3]}"
-		"]}",
+		("{\"inputs\":[{\"name\":\"x\",\"shape\":[1],\"datatype\":\"FP32\",\"data\":[1.5e3]"
+		 "}"
+		 "]}"),
 	};
 
 	(void)state;
@@ -213,11 +214,28 @@ static void judge__good_request__order_filled(void **state)
 	assert_int_equal(o.priority, -7);
 	assert_int_equal(o.deadline_ms, 250);
 	assert_true(o.stream);
+	assert_int_equal(o.shape, ANSWER_OWN);
 	assert_int_equal(f.err, 0);
+	assert_int_equal(judge(JOB_FORMAT_JSON, "{\"prompt\":\"x\",\"n\":1}", &o, &f), 0);
+	assert_int_equal(o.shape, ANSWER_OPENAI);
 	assert_int_equal(judge(JOB_FORMAT_TEXT, "hello\n", &o, &f), 0);
 	assert_int_equal(o.priority, 0);
 	assert_int_equal(o.deadline_ms, 0);
 	assert_false(o.stream);
+}
+
+static void judge__refused_by_the_model__its_shape_known(void **state)
+{
+	static const char json[] = "{\"prompt\":\"x\",\"n\":1,\"model\":\"none\"}";
+	struct job_order o = { 0 };
+	struct fault f;
+
+	(void)state;
+	assert_int_equal(judge(JOB_FORMAT_JSON, json, &o, &f), -ENOENT);
+	assert_int_equal(o.shape, ANSWER_OPENAI);
+	o.shape = ANSWER_OWN;
+	assert_int_equal(judge(JOB_FORMAT_JSON, "{\"prompt\":\"x\",\"n\":2}", &o, &f), -EINVAL);
+	assert_int_equal(o.shape, ANSWER_OWN);
 }
 
 static void judge__bad_requests__why_not(void **state)
@@ -264,6 +282,7 @@ int main(void)
 		cmocka_unit_test(write__out_of_order__nothing_said_until_it_starts_anew),
 		cmocka_unit_test(write__after_a_reset__old_fault_forgotten),
 		cmocka_unit_test(judge__good_request__order_filled),
+		cmocka_unit_test(judge__refused_by_the_model__its_shape_known),
 		cmocka_unit_test(judge__bad_requests__why_not),
 		cmocka_unit_test(refuse__a_judgement__remembered),
 	};

@@ -101,6 +101,14 @@ static void check_json(const char *text, size_t len, size_t piece)
 	json_free(v);
 }
 
+/* Its bytes are there, or the plain name of where they are. */
+static void check_input(const struct request_tensor *t)
+{
+	CHECK(!t->data == (t->file != NULL));
+	CHECK(t->file || tensor_bytes(&t->spec) >= 0);
+	CHECK(!t->file || (t->file[0] && t->file[0] != '.' && !strchr(t->file, '/')));
+}
+
 static void check_request(const struct request *r)
 {
 	CHECK((r->prompt != NULL) + (r->tokens != NULL) + (r->inputs != NULL) == 1);
@@ -110,7 +118,10 @@ static void check_request(const struct request *r)
 	CHECK(r->max_new_tokens == -1 ||
 		(r->max_new_tokens >= 1 && r->max_new_tokens <= REQUEST_MAX_NEW_TOKENS));
 	for (size_t i = 0; i < r->n_inputs; i++)
-		CHECK(r->inputs[i].data && tensor_bytes(&r->inputs[i].spec) >= 0);
+		check_input(&r->inputs[i]);
+	CHECK(r->shape == ANSWER_OWN || r->output == REQUEST_JSON);
+	CHECK((r->output != REQUEST_NPY && r->output != REQUEST_RAW) || r->inputs);
+	CHECK(!r->outputs || r->inputs);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

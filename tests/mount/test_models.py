@@ -229,7 +229,7 @@ def test_models__wrong_tensor__both_shapes_told():
         m.put("a.json", json.dumps({"inputs": [{"name": "x", "shape": [1, 3],
                                                 "datatype": "FP32", "data": [1, 2, 3]}]}))
         m.done("a")
-        reason = m.err("a")["reason"]
+        reason = read(m.job("a.err"))
         assert "[1,3]" in reason and "[1,2]" in reason, reason
 
 
@@ -384,7 +384,7 @@ def test_models__changed_on_disk_while_mounted__not_loaded_and_the_other_serves(
         os.truncate(path, os.path.getsize(path) - 4)
         m.put("b.json", XOR)
         equal(m.done("b")["state"], "failed")
-        assert "model xor" in m.err("b")["reason"], m.err("b")
+        assert "model xor" in read(m.job("b.err")), read(m.job("b.err"))
         m.put("c.txt", "4 Mar 2024\n")
         equal(m.out("c"), "2024-03-04\n")
         m.put("d.txt", "5 Mar 2024\n")
