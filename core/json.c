@@ -498,6 +498,11 @@ void json_add_bool(struct json_value *to, const char *key, bool b)
 	attach(to, key, cJSON_CreateBool(b));
 }
 
+void json_remove(struct json_value *object, const char *key)
+{
+	cJSON_DeleteItemFromObjectCaseSensitive((cJSON *)object, key);
+}
+
 void json_add_copy(struct json_value *to, const char *key, const struct json_value *v)
 {
 	attach(to, key, cJSON_Duplicate(node(v), true));
