@@ -24,6 +24,7 @@
 #define COUNT_BYTES  (1u << 20)   /* read in one step while counting */
 #define STEP_BYTES   (256u << 10) /* in any other step */
 #define STEP_ANSWERS 64           /* bad lines answered in one step */
+#define STEP_TRIES   8            /* of a step that found the device busy; not above the engine's */
 
 enum phase { PHASE_COUNT, PHASE_PASS, PHASE_READ, PHASE_BEGIN, PHASE_RUN };
 
@@ -36,6 +37,7 @@ struct run_batch {
 	uint64_t counted, to_pass;
 	struct batch_entry entry; /* the line that waits or runs, or the last one */
 	struct run *sub;          /* in RUN */
+	unsigned tries;           /* of its next step */
 	uint64_t prompt_tokens, output_tokens;
 	enum npu_error freed; /* the first error of giving back */
 };
@@ -259,6 +261,7 @@ static enum step begin_line(struct run_batch *b, struct buf *piece, struct step_
 	if (err)
 		return line_failed(b, &why, piece, f);
 	b->entry.request = NULL;
+	b->tries = 0;
 	b->phase = PHASE_RUN;
 	return STEP_MORE;
 }
@@ -286,6 +289,13 @@ static enum step deliver(struct run_batch *b, struct buf *piece, struct step_fau
 	return end_line(b);
 }
 
+/* Busy is worth another try; what else left everything as it was would only fail again. */
+static bool try_again(struct run_batch *b, const struct step_fault *got)
+{
+	return got->again && npu_error_row(got->fault.device)->retry == NPU_RETRY_BOUNDED &&
+		b->tries++ < STEP_TRIES;
+}
+
 static enum step run_line(struct run_batch *b, struct buf *piece, struct step_fault *f)
 {
 	AUTO_BUF struct buf text = BUF_INIT; /* it is in the document too */
@@ -295,11 +305,12 @@ static enum step run_line(struct run_batch *b, struct buf *piece, struct step_fa
 	case STEP_ENDED:
 		return deliver(b, piece, f);
 	case STEP_FAILED:
-		if (!got.again)
+		if (!try_again(b, &got))
 			return line_failed(b, &got.fault, piece, f);
 		*f = got;
 		return STEP_FAILED;
 	default:
+		b->tries = 0;
 		return STEP_MORE;
 	}
 }
