@@ -463,6 +463,31 @@ static void run__device_always_busy__answered_after_eight_more_tries(void **stat
 	assert_int_equal(again, 16);
 }
 
+/* The tries are those of one step: a line of many may meet a busy device more often. */
+static void run__device_busy_now_and_then__the_line_goes_on(void **state)
+{
+	unsigned again = 0;
+	enum step s;
+
+	(void)state;
+	start("{\"custom_id\":\"1\",\"prompt\":\"a\",\"max_new_tokens\":5}\n");
+	fake_log_clear();
+	while (fake_count("kv_allocate") == 0)
+		step();
+	for (unsigned i = 0; i < 4; i++) {
+		for (unsigned busy = 0; busy < 5; busy++, again++) {
+			fake_fail("infer", 1, NPU_DEVICE_BUSY);
+			assert_int_equal(step(), STEP_FAILED);
+			assert_true(r.fault.again);
+		}
+		assert_int_equal(step(), STEP_MORE);
+	}
+	s = run();
+	assert_int_equal(s, STEP_ENDED);
+	assert_string_equal(summary(), "1=bcdef");
+	assert_int_equal(again, 20);
+}
+
 static void run__output_too_large__that_line_only(void **state)
 {
 	(void)state;
@@ -580,6 +605,31 @@ static void run__more_lines_than_the_limit__refused_before_any_runs(void **state
 	assert_int_equal(run(), STEP_ENDED);
 }
 
+static void run__many_bad_lines__bounded_answers_in_a_step(void **state)
+{
+	AUTO_BUF struct buf text = BUF_INIT;
+	size_t before = 0, answers = 0;
+	enum step s;
+
+	(void)state;
+	for (int i = 0; i < 1000; i++)
+		buf_puts(&text, "bad\n");
+	start(text.data);
+	do {
+		size_t now = 0;
+
+		s = step();
+		for (size_t i = before; i < r.answers.len; i++)
+			now += r.answers.data[i] == '\n';
+		assert_true(now <= 64);
+		before = r.answers.len;
+		answers += now;
+	} while (s == STEP_MORE || s == STEP_YIELD);
+	assert_int_equal(s, STEP_ENDED);
+	assert_int_equal(answers, 1000);
+	check_counts(1000, 0, 1000);
+}
+
 /* Lines made as they are read, all of one length. */
 #define MADE_LINES 100000
 #define MADE_SIZE  64
@@ -663,12 +713,14 @@ int main(void)
 		TEST(run__device_crashes_where_a_line_begins__failed_as_a_whole),
 		TEST(run__device_busy__the_same_line_again),
 		TEST(run__device_always_busy__answered_after_eight_more_tries),
+		TEST(run__device_busy_now_and_then__the_line_goes_on),
 		TEST(run__output_too_large__that_line_only),
 		TEST(run__file_cannot_be_read__failed),
 		TEST(free__in_the_middle_of_a_line__given_back),
 		TEST(free__device_would_not_give_back__its_code),
 		TEST(run__line_too_long__that_line_only),
 		TEST(run__many_blank_lines__bounded_bytes_in_a_step),
+		TEST(run__many_bad_lines__bounded_answers_in_a_step),
 		TEST(run__more_lines_than_the_limit__refused_before_any_runs),
 		TEST(run__100000_lines__in_5_mib),
 	};
