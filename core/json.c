@@ -503,6 +503,11 @@ void json_add_null(struct json_value *to, const char *key)
 	attach(to, key, cJSON_CreateNull());
 }
 
+void json_remove(struct json_value *object, const char *key)
+{
+	cJSON_DeleteItemFromObjectCaseSensitive((cJSON *)object, key);
+}
+
 void json_add_copy(struct json_value *to, const char *key, const struct json_value *v)
 {
 	attach(to, key, cJSON_Duplicate(node(v), true));

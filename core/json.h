@@ -86,6 +86,8 @@ void json_add_double(struct json_value *to, const char *key, double d);
 void json_add_float(struct json_value *to, const char *key, float f); /* shortest that reads back */
 void json_add_bool(struct json_value *to, const char *key, bool b);
 void json_add_null(struct json_value *to, const char *key);
+/* Drop the member `key` of an object, made or parsed; nothing when there is none. */
+void json_remove(struct json_value *object, const char *key);
 /* A deep copy of `v` under `key`. */
 void json_add_copy(struct json_value *to, const char *key, const struct json_value *v);
 

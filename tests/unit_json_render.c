@@ -102,6 +102,21 @@ static void json_add_copy__parsed_document__renders_the_same(void **state)
 	json_free(copy);
 }
 
+static void json_remove__of_a_parsed_object__only_that_member(void **state)
+{
+	AUTO_BUF struct buf b = BUF_INIT;
+	struct json_value *v = parsed("{\"a\":[1],\"A\":2,\"b\":{\"a\":3}}");
+
+	(void)state;
+	json_remove(v, "c");
+	json_remove(v, "a");
+	json_remove(v, "a");
+	assert_int_equal(json_offset(json_member(v, "b")), 19);
+	assert_int_equal(json_render(v, false, &b), 0);
+	assert_string_equal(buf_text(&b), "{\"A\":2,\"b\":{\"a\":3}}");
+	json_free(v);
+}
+
 static void json_add__to_nothing__render_fails(void **state)
 {
 	AUTO_BUF struct buf b = BUF_INIT;
@@ -126,6 +141,7 @@ int main(void)
 		cmocka_unit_test(json_render__pretty__lines_and_final_newline),
 		cmocka_unit_test(json_render__made_numbers__read_back_through_the_getters),
 		cmocka_unit_test(json_add_copy__parsed_document__renders_the_same),
+		cmocka_unit_test(json_remove__of_a_parsed_object__only_that_member),
 		cmocka_unit_test(json_add__to_nothing__render_fails),
 	};
 
