@@ -397,7 +397,7 @@ int jobdir_setattr(struct jobdir *d, const struct cred *c, struct jobdir_ref ref
 	lock_take(&d->lock);
 	n = tree_by_id(d->tree, ref.id);
 	err = n ? 0 : -ESTALE;
-	if (!err)
+	if (!err && !open) /* by name; an open file is at hand wherever it lies */
 		err = jobdir_search(c, n->parent);
 	if (!err && ref.row != ROW_REQUEST)
 		err = change->set & JOBDIR_SET_SIZE ? -EACCES : -EPERM;

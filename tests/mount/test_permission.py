@@ -64,6 +64,26 @@ def test_open_descriptor__handed_to_another_user__goes_on():
             equal(as_user(U2, os.read, f.fileno(), 100), b"text\n", "read")
 
 
+def test_open_descriptor__folder_closed_since__can_be_cut():
+    """ftruncate is asked of the open file, not of the way to it."""
+    need_root()
+
+    def cut(m):
+        os.setresuid(U1, U1, 0)
+        fd = os.open(m.job("d/a.bin"), os.O_RDWR)
+        os.seteuid(0)
+        os.chmod(m.job("d"), 0o700)
+        os.seteuid(U1)
+        os.ftruncate(fd, 2)
+        return os.pread(fd, 9, 0)
+
+    with Mount("jobs_umask=0") as m:
+        os.mkdir(m.job("d"))
+        m.put("d/a.bin", "12345")
+        os.chmod(m.job("d/a.bin"), 0o666)
+        equal(as_user(0, cut, m), b"12", "what is left")
+
+
 def test_groups__supplementary__count():
     """The caller's groups are asked for, all of them."""
     need_root()
