@@ -366,8 +366,18 @@ static int change_size(struct jobdir *d, struct tree_node *n, struct jobdir_file
 	return 0;
 }
 
-static int setattr_locked(struct jobdir *d, struct tree_node *n, struct jobdir_file *open,
-	const struct jobdir_change *ch)
+/* Files keep permission bits only. Whoever is not in a folder's group cannot have it inherited. */
+static uint32_t mode_kept(const struct cred *c, const struct owner *o, uint32_t mode)
+{
+	if (!o->dir)
+		return mode & 0777;
+	if ((mode & S_ISGID) && c->uid != 0 && !cred_in_group(c, o->gid))
+		mode &= ~(uint32_t)S_ISGID;
+	return mode & 03777;
+}
+
+static int setattr_locked(struct jobdir *d, const struct cred *c, struct tree_node *n,
+	struct jobdir_file *open, const struct jobdir_change *ch)
 {
 	int64_t now = clock_wall();
 	int err = ch->set & JOBDIR_SET_SIZE ? change_size(d, n, open, ch->size) : 0;
@@ -375,7 +385,7 @@ static int setattr_locked(struct jobdir *d, struct tree_node *n, struct jobdir_f
 	if (err)
 		return err;
 	if (ch->set & JOBDIR_SET_MODE)
-		n->owner.mode = ch->mode & (n->dir ? 03777 : 0777);
+		n->owner.mode = mode_kept(c, &n->owner, ch->mode);
 	if (ch->set & JOBDIR_SET_UID)
 		n->owner.uid = ch->uid;
 	if (ch->set & JOBDIR_SET_GID)
@@ -404,7 +414,7 @@ int jobdir_setattr(struct jobdir *d, const struct cred *c, struct jobdir_ref ref
 	if (!err)
 		err = may_change(n, c, open, change);
 	if (!err)
-		err = setattr_locked(d, n, open, change);
+		err = setattr_locked(d, c, n, open, change);
 	if (!err)
 		jobdir_attr(d, n, ref.row, ret);
 	lock_drop(&d->lock);

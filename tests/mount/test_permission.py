@@ -98,6 +98,17 @@ def test_groups__supplementary__count():
         equal(as_user(U1, m.out, "g", groups=many), "text\n", "with two hundred others")
 
 
+def test_set_gid_folder__owner_not_in_its_group__bit_not_kept():
+    """Nobody makes files of a group he is not in."""
+    need_root()
+    with Mount("jobs_umask=0") as m:
+        os.mkdir(m.job("d"))
+        os.chown(m.job("d"), U1, 4242)
+        for groups, want in (((), 0o755), ((4242,), 0o2755)):
+            as_user(U1, os.chmod, m.job("d"), 0o2755, groups=groups)
+            equal(oct(os.stat(m.job("d")).st_mode & 0o7777), oct(want), f"groups {groups}")
+
+
 def test_sticky_folder__others_requests__neither_removed_nor_renamed():
     """Nobody cancels another's job (K08-02)."""
     need_root()
