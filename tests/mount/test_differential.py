@@ -293,7 +293,8 @@ def change_cases():
 
 def name_cases():
     """Names in every kind of folder, of files of their owner's and of the player's own."""
-    for folder, uid in [(f, OWNER) for f in FOLDERS] + [(f, SELF) for f in FOLDERS if f[2] & 0o1000]:
+    own = [f for f in FOLDERS if f[2] & 0o1000]
+    for folder, uid in [(f, OWNER) for f in FOLDERS] + [(f, SELF) for f in own]:
         there = (("d2", 0, 0, 0o777), ("d2/c.dat", uid, TEAM, 0o644), ("d2/e3", uid, TEAM, 0o755),
                  ("d1", *folder), ("d1/a.dat", uid, TEAM, 0o644), ("d1/b.dat", uid, TEAM, 0o600),
                  ("d1/mine", SELF, TEAM, 0o644), ("d1/e1", uid, TEAM, 0o755),
