@@ -94,7 +94,7 @@ def bobs_own(m):
 
 def told(texts):
     """Where the mark, Alice's uid or her number of tokens is found."""
-    secret = re.compile(rf"{MARK}|{MARK[::-1]}|(?<![\d.])(?:{ALICE}|{TOKENS})(?![\d.])")
+    secret = re.compile(rf"{MARK}|{MARK[::-1]}|(?<![\w.])(?:{ALICE}|{TOKENS})(?![\w.])")
     wrong = []
     for name, text in texts.items():
         for line in text.splitlines():
