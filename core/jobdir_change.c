@@ -419,12 +419,22 @@ static int change_size(struct jobdir *d, struct tree_node *n, struct jobdir_file
 	return 0;
 }
 
-static void change_rest(struct tree_node *n, const struct jobdir_change *ch)
+/* Files keep permission bits only. Whoever is not in a folder's group cannot have it inherited. */
+static uint32_t mode_kept(const struct cred *c, const struct owner *o, uint32_t mode)
+{
+	if (!o->dir)
+		return mode & 0777;
+	if ((mode & S_ISGID) && c->uid != 0 && !cred_in_group(c, o->gid))
+		mode &= ~(uint32_t)S_ISGID;
+	return mode & 03777;
+}
+
+static void change_rest(struct tree_node *n, const struct cred *c, const struct jobdir_change *ch)
 {
 	int64_t now = clock_wall();
 
 	if (ch->set & JOBDIR_SET_MODE)
-		n->owner.mode = ch->mode & (n->dir ? 03777 : 0777);
+		n->owner.mode = mode_kept(c, &n->owner, ch->mode);
 	if (ch->set & JOBDIR_SET_UID)
 		n->owner.uid = ch->uid;
 	if (ch->set & JOBDIR_SET_GID)
@@ -436,8 +446,8 @@ static void change_rest(struct tree_node *n, const struct jobdir_change *ch)
 	n->ctime = now;
 }
 
-static int change_node(struct jobdir *d, struct tree_node *n, struct jobdir_file *open,
-	const struct jobdir_change *ch)
+static int change_node(struct jobdir *d, const struct cred *c, struct tree_node *n,
+	struct jobdir_file *open, const struct jobdir_change *ch)
 {
 	const struct tree_node before = *n;
 	int err = ch->set & JOBDIR_SET_SIZE ? change_size(d, n, open, ch->size) : 0;
@@ -445,7 +455,7 @@ static int change_node(struct jobdir *d, struct tree_node *n, struct jobdir_file
 	if (err)
 		return err;
 	jobdir_account(d, n, -1);
-	change_rest(n, ch);
+	change_rest(n, c, ch);
 	err = ch->set & ~JOBDIR_SET_SIZE ? jobdir_keep(d, n) : 0;
 	if (err) {
 		n->owner = before.owner;
@@ -465,13 +475,13 @@ int jobdir_setattr(struct jobdir *d, const struct cred *c, struct jobdir_ref ref
 
 	n = tree_by_id(d->tree, ref.id);
 	err = n ? 0 : -ESTALE;
-	if (!err)
+	if (!err && !open) /* by name; an open file is at hand wherever it lies */
 		err = jobdir_search(c, n->parent);
 	if (!err && ref.row != ROW_REQUEST)
 		err = change->set & JOBDIR_SET_SIZE ? -EACCES : -EPERM;
 	if (!err)
 		err = may_change(n, c, open, change);
 	if (!err)
-		err = change_node(d, n, open, change);
+		err = change_node(d, c, n, open, change);
 	return err ? err : jobdir_attr(d, n, ref.row, ret);
 }

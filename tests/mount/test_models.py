@@ -1,10 +1,12 @@
 """Real models through the mount: the shipped one, one that nobody here made, and damaged ones."""
 
+import errno
 import json
 import os
 import shutil
 import subprocess
 import sys
+import time
 
 import harness
 from harness import BUILD, TOP, Mount, Skip, equal, read, run, until, write
@@ -40,6 +42,10 @@ class Models(Mount):
             self.import_stories()
         if damage:
             damage(self)
+
+    def serving(self):
+        """Is it mounted, ready or not?"""
+        return os.path.exists(self.path + "/health")
 
     def artifact(self, name):
         """The folder of an artifact."""
@@ -231,6 +237,38 @@ def test_models__wrong_tensor__both_shapes_told():
         m.done("a")
         reason = read(m.job("a.err"))
         assert "[1,3]" in reason and "[1,2]" in reason, reason
+
+
+def test_models__numbers_overflow__failed_and_never_in_an_output():
+    """Infinity and NaN of a computation are no result (K14-11)."""
+    with Models(models=("xor",)) as m:
+        request = json.loads(XOR)
+        for stem, data in (("inf", [3e38, 3e38]), ("fine", [0, 1])):
+            request["inputs"][0]["data"] = data
+            m.put(stem + ".json", json.dumps(request))
+        equal(m.done("inf")["error"], "5 EIO")
+        equal(harness.errno_of(m.out, "inf"), errno.EIO)
+        equal(json.loads(m.out("fine"))["outputs"][0]["data"], [1])
+
+
+def test_models__slow_load__health_answers_and_requests_wait():
+    """Alive is not ready; a load holds up nothing but its own jobs (K16-07)."""
+    with Models("sim_delay=300ms", models=("dates", "xor"), wait=False) as m:
+        until(m.serving, 10, "the mount")
+        m.put("early.json", XOR)
+        words, seconds = [], []
+
+        def poll():
+            start = time.monotonic()
+            words.append(read(m.path + "/health").split("\n")[0])
+            seconds.append(time.monotonic() - start)
+            return os.path.exists(m.path + "/ready")
+
+        assert not poll(), "not ready at once"
+        until(poll, 20, "ready")
+        equal((words[0], words[-1], len(set(words))), ("starting", "ready", 2))
+        assert sorted(seconds)[len(seconds) // 2] < 0.1 * harness.SLOW, seconds
+        equal(json.loads(m.out("early"))["outputs"][0]["data"], [1])
 
 
 def test_models__two_models__swapped_and_none_lost():

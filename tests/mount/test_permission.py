@@ -64,6 +64,26 @@ def test_open_descriptor__handed_to_another_user__goes_on():
             equal(as_user(U2, os.read, f.fileno(), 100), b"text\n", "read")
 
 
+def test_open_descriptor__folder_closed_since__can_be_cut():
+    """ftruncate is asked of the open file, not of the way to it."""
+    need_root()
+
+    def cut(m):
+        os.setresuid(U1, U1, 0)
+        fd = os.open(m.job("d/a.bin"), os.O_RDWR)
+        os.seteuid(0)
+        os.chmod(m.job("d"), 0o700)
+        os.seteuid(U1)
+        os.ftruncate(fd, 2)
+        return os.pread(fd, 9, 0)
+
+    with Mount("jobs_umask=0") as m:
+        os.mkdir(m.job("d"))
+        m.put("d/a.bin", "12345")
+        os.chmod(m.job("d/a.bin"), 0o666)
+        equal(as_user(0, cut, m), b"12", "what is left")
+
+
 def test_groups__supplementary__count():
     """The caller's groups are asked for, all of them."""
     need_root()
@@ -76,6 +96,17 @@ def test_groups__supplementary__count():
         equal(as_user(U1, m.out, "g", groups=(7, 4242)), "text\n", "with it")
         many = tuple(range(5000, 5200)) + (4242,)
         equal(as_user(U1, m.out, "g", groups=many), "text\n", "with two hundred others")
+
+
+def test_set_gid_folder__owner_not_in_its_group__bit_not_kept():
+    """Nobody makes files of a group he is not in."""
+    need_root()
+    with Mount("jobs_umask=0") as m:
+        os.mkdir(m.job("d"))
+        os.chown(m.job("d"), U1, 4242)
+        for groups, want in (((), 0o755), ((4242,), 0o2755)):
+            as_user(U1, os.chmod, m.job("d"), 0o2755, groups=groups)
+            equal(oct(os.stat(m.job("d")).st_mode & 0o7777), oct(want), f"groups {groups}")
 
 
 def test_sticky_folder__others_requests__neither_removed_nor_renamed():

@@ -96,7 +96,8 @@ def check_refusal(m, row):
 
 
 def test_json__every_fault__errno_field_offset_and_reason():
-    """What is wrong is said by the call, .status and .err alike (K14-01, 02, 09, 11, 14)."""
+    """What is wrong is said by the call, .status and .err alike (K14-01, K14-02, K14-09, K14-11,
+    K14-14)."""
     with Mount() as m:
         pid, wrong = m.pid, []
         for row in BAD:

@@ -5,7 +5,8 @@ import json
 import os
 import re
 
-from harness import DELAY, LONG_REQUEST, Mount, equal, errno_of, read, run
+from harness import (DELAY, HERE, LONG_REQUEST, SLOW, Mount, Skip, equal, errno_of, need, ok, read,
+                     run, took, write)
 
 
 def test_failure__unknown_model__errno_at_out_and_story_in_err():
@@ -80,6 +81,47 @@ def test_durations__all_jobs__never_negative_and_as_long_as_they_were():
         for name in ("queue_seconds_total", "job_seconds_total", "uptime_seconds"):
             assert m.metric("npufs_" + name) >= 0, name
         assert m.metric("npufs_job_seconds_total") > 0.3
+
+
+class SteppedClock(Mount):
+    """A daemon whose wall clock the test sets back and on."""
+
+    def start(self):
+        if SLOW > 1:
+            raise Skip("nothing is preloaded into a daemon under a sanitizer")
+        need("cc")
+        library, self.step_file = self.dir + "/step.so", self.dir + "/step"
+        ok(["cc", "-D_GNU_SOURCE", "-shared", "-fPIC", "-o", library, HERE + "/clock_step.c"])
+        self.step(0)
+        os.environ.update(LD_PRELOAD=library, CLOCK_STEP=self.step_file)
+        try:
+            return super().start()
+        finally:
+            del os.environ["LD_PRELOAD"]
+
+    def step(self, seconds):
+        """From now on the daemon's clock is off by so much."""
+        write(self.step_file, str(seconds))
+
+
+def test_clock__stepped_back_and_on__durations_and_deadlines_hold():
+    """Wall times are for display; waits and durations do not follow them (K15-04)."""
+    with SteppedClock("sim_delay=20ms") as m:
+        m.put("long.json", json.dumps({"prompt": "l" * 60, "deadline_ms": 30000}))
+        m.runs("long")
+        m.step(-3600)
+        with took(3, "a deadline after the step back"):
+            m.put("late.json", json.dumps({"prompt": "s" * 300, "deadline_ms": 500}))
+            equal(m.done("late")["state"], "expired", "the deadline passes")
+        m.step(7200)
+        m.put("kept.json", json.dumps({"prompt": "kept", "deadline_ms": 30000}))
+        equal((m.out("kept"), m.out("long")), ("kept\n", "l" * 60 + "\n"), "outputs")
+        for stem in ("long", "late", "kept"):
+            s = m.status(stem)
+            assert 0 <= float(s["queue_seconds"]) < 5 and 0 <= float(s["run_seconds"]) < 10, s
+        assert m.status("late")["created"] < m.status("long")["created"], "the clock was stepped"
+        for name in ("queue_seconds_total", "job_seconds_total", "uptime_seconds"):
+            assert 0 <= m.metric("npufs_" + name) < 30, name
 
 
 def test_cancelled__result_never_appears():
