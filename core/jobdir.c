@@ -388,6 +388,42 @@ int jobdir_may_list(struct jobdir *d, const struct cred *c, uint64_t dir)
 	return err;
 }
 
+/* --- ends ------------------------------------------------------------------------------------- */
+
+void jobdir_on_end(struct jobdir *d, void (*ended)(void *context, uint64_t id), void *context)
+{
+	d->ended = ended;
+	d->ended_context = context;
+}
+
+static void put_folder(const struct tree_node *dir, struct buf *out)
+{
+	if (!dir->parent)
+		return; /* the root has no name here */
+	put_folder(dir->parent, out);
+	buf_printf(out, "%s/", dir->name);
+}
+
+int jobdir_end_path(struct jobdir *d, uint64_t id, struct buf *out)
+{
+	struct tree_node *n;
+	enum job_row row = ROW_REQUEST;
+
+	lock_take(&d->lock);
+	n = tree_by_id(d->tree, id);
+	if (n && n->parent && n->job && job_ended(n->job))
+		row = job_state(n->job) == JOB_DONE ? ROW_OUT : ROW_ERR;
+	if (row && jobdir_has_row(n, row)) {
+		put_folder(n->parent, out);
+		buf_put(out, n->name, n->what.stem_len);
+		buf_puts(out, job_row_suffix(row));
+	} else {
+		row = ROW_REQUEST;
+	}
+	lock_drop(&d->lock);
+	return row ? buf_error(out) : -ENOENT;
+}
+
 /* --- status and figures ----------------------------------------------------------------------- */
 
 void jobdir_status(struct jobdir *d, struct job *j, struct buf *out)

@@ -74,6 +74,13 @@ int jobdir_new(const struct jobdir_limits *limits, struct engine *engine, struct
 	uint64_t root_id, struct jobdir **ret);
 void jobdir_free(struct jobdir *d); /* every job has ended and nothing is open */
 
+/* Tell of each run that was handed over and has ended: `ended` is called once, without any lock,
+ * from the thread that ended it, and must not wait. Set before anything runs. */
+void jobdir_on_end(struct jobdir *d, void (*ended)(void *context, uint64_t id), void *context);
+/* The path below jobs/ of the result that tells how that file's run ended: STEM.out, or STEM.err.
+ * -ENOENT: it has none (any more). */
+int jobdir_end_path(struct jobdir *d, uint64_t id, struct buf *out);
+
 /* Look a name up; the kernel's count of it goes up by one. */
 int jobdir_lookup(struct jobdir *d, const struct cred *c, uint64_t dir, const char *name,
 	struct jobdir_attr *ret);

@@ -20,6 +20,8 @@ struct jobdir {
 	struct jobdir_limits limits; /* fixed, as are engine and models */
 	struct engine *engine;
 	struct models *models;
+	void (*ended)(void *context, uint64_t id); /* NULL: nobody wants to know */
+	void *ended_context;
 	struct lock lock;
 	/* by lock */
 	struct tree *tree;
@@ -73,6 +75,7 @@ void jobdir_drop_job(struct jobdir *d,
 struct submission {
 	struct job *job; /* counted; NULL: nothing to do. Handed over once: jobdir_idle() says
 			    -EBUSY from then on */
+	uint64_t id;
 	struct blob *content;
 	struct fault fault; /* found while it was written */
 	bool judged;

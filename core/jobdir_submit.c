@@ -1,6 +1,8 @@
 /* From a written file to a queued job. What is decided under the folder's lock is only what there
  * is to hand over (jobdir_prepare); parsing, checking and queueing happen without it. */
 #include <errno.h>
+#include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/jobdir_impl.h"
@@ -65,6 +67,7 @@ struct submission jobdir_prepare(struct tree_node *n, const struct jobdir_file *
 	n->dirty = false;
 	n->handed = true;
 	s.job = job_get(n->job);
+	s.id = n->id;
 	s.content = spool_file_freeze(n->data);
 	if (!s.content)
 		fault_set(&s.fault, -ENOMEM, "send it again later", "no memory for the request");
@@ -79,6 +82,35 @@ struct submission jobdir_prepare(struct tree_node *n, const struct jobdir_file *
 	return s;
 }
 
+/* A waiter for the end, of nobody's but its own. */
+struct end_watch {
+	struct job_waiter waiter;
+	struct jobdir *dir;
+	uint64_t id;
+};
+
+static void on_end(struct job_waiter *w)
+{
+	struct end_watch *e = (struct end_watch *)((char *)w - offsetof(struct end_watch, waiter));
+
+	e->dir->ended(e->dir->ended_context, e->id);
+	free(e);
+}
+
+/* Without memory for it nobody is told. */
+static void watch_end(struct jobdir *d, struct job *j, uint64_t id)
+{
+	struct end_watch *e = d->ended ? calloc(1, sizeof *e) : NULL;
+
+	if (!e)
+		return;
+	*e = (struct end_watch){ .waiter = { .what = JOB_ERR, .wake = on_end },
+		.dir = d,
+		.id = id };
+	if (!job_wait(j, &e->waiter)) /* removed meanwhile */
+		free(e);
+}
+
 void jobdir_submit(struct jobdir *d, struct submission *s)
 {
 	struct verdict_checker checker = jobdir_checker(d);
@@ -86,6 +118,7 @@ void jobdir_submit(struct jobdir *d, struct submission *s)
 
 	if (!s->job)
 		return;
+	watch_end(d, s->job, s->id);
 	if (!s->fault.err && !s->judged)
 		verdict_judge(job_format(s->job), s->content, &checker, &s->order, &s->fault);
 	if (!s->fault.err) {
