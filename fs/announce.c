@@ -111,8 +111,8 @@ static void make_events(int root, const char *path)
 		log_debug("a result could not be announced: %s", strerror(errno));
 		return;
 	}
-	close(fd);
 	metrics_add(METRIC_INOTIFY_ANNOUNCED, 1);
+	close(fd);
 }
 
 static void announce_one(struct announcer *a)

@@ -9,7 +9,7 @@ import subprocess
 import threading
 import time
 
-from harness import (DELAY, LONG_REQUEST, SLOW, U1, U2, Mount, as_user, become, equal, errno_of, need,
+from harness import (DELAY, LONG_REQUEST, SLOW, TOP, U1, U2, Mount, as_user, become, equal, errno_of, need,
                      need_root, ok, open_fuse_device, read, run, took, until)
 
 EVENTS = "create,close_write,moved_to,moved_from,delete,modify,attrib"
@@ -289,3 +289,36 @@ def test_inotify__many_wait_on_the_device__stop_announces_nothing_false():
         m.runs("l0")
         with took(6, "the stop"):
             m.stop()
+
+
+def test_example__watch_sh__prints_what_comes():
+    """examples/watch.sh prints each output, and each failure's reason."""
+    need("inotifywait", "mkfifo")
+    with Mount("inotify") as m:
+        os.mkdir(m.job("sub"))
+        script = subprocess.Popen(["sh", os.path.join(TOP, "examples/watch.sh"), m.jobs, "3"],
+                                  stdout=subprocess.PIPE, text=True)
+        until(lambda: watches(script.pid), 10, "it watches")
+        m.put("a.txt", "first")
+        equal(script.stdout.readline(), "a.out: first\n")
+        m.put("sub/b c.txt", "second")
+        equal(script.stdout.readline(), "sub/b c.out: second\n")
+        m.send("d.json", '{"promt":"x"}')
+        equal(script.stdout.readline(),
+              'd.err: unknown field "promt"; did you mean "prompt"?\n')
+        equal(script.wait(5 * SLOW), 0, "status")
+
+
+def watches(parent):
+    """Has a child of that process set its watches?"""
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            if int(read(f"/proc/{pid}/stat").rpartition(")")[2].split()[1]) != parent:
+                continue
+            fds = os.listdir(f"/proc/{pid}/fdinfo")
+            # the folder and the one below it
+            if any(read(f"/proc/{pid}/fdinfo/{fd}").count("inotify wd:") >= 2 for fd in fds):
+                return True
+        except OSError:
+            pass
+    return False

@@ -134,12 +134,12 @@ def test_log__one_condition_repeated__few_lines_and_no_prompt():
     with Mount() as m:
         os.chmod(m.dir, 0o755)
         m.put("mine.txt", "text")
-        for i in range(3000):
+        for i in range(10000):
             errno_of(os.stat, m.job(f"missing{i}"))
             m.send("bad.json", '{"prompt":"SECRETPROMPT",}')
 
         def knock():
-            return {errno_of(open, m.job("mine.txt")) for _ in range(3000)}
+            return {errno_of(open, m.job("mine.txt")) for _ in range(10000)}
 
         equal(as_user(U2, knock), {errno.EACCES}, "refusals")
         m.stop()
