@@ -9,8 +9,8 @@ import subprocess
 import threading
 import time
 
-from harness import (DELAY, LONG_REQUEST, SLOW, TOP, U1, U2, Mount, as_user, become, equal, errno_of, need,
-                     need_root, ok, open_fuse_device, read, run, took, until)
+from harness import (DELAY, LONG_REQUEST, SLOW, TOP, U1, U2, Mount, as_user, become, equal,
+                     errno_of, need, need_root, ok, open_fuse_device, read, run, took, until)
 
 EVENTS = "create,close_write,moved_to,moved_from,delete,modify,attrib"
 

@@ -9,18 +9,17 @@ import subprocess
 import threading
 import time
 
-from harness import (DELAY, LONG_REQUEST, SLOW, TOP, Mount, equal, need, need_root, ok, read, run, took,
-                     until)
+from harness import (DELAY, LONG_REQUEST, SLOW, TOP, Mount, equal, need, need_root, ok, read, run,
+                     took, until)
 from test_life import Unstarted, background, daemons, unmounted
 
 UNIT = os.path.join(TOP, "examples/host/npufs.service")
 # Each gives the service a mount namespace of its own, in which nobody would see the mount.
-HIDING = ("ProtectSystem", "ProtectHome", "PrivateTmp", "PrivateDevices", "PrivateMounts", "PrivateUsers",
-          "ProtectKernelTunables", "ProtectKernelModules", "ProtectKernelLogs", "ProtectControlGroups",
-          "ProtectProc", "ProcSubset", "ReadWritePaths", "ReadOnlyPaths", "InaccessiblePaths",
-          "ExecPaths", "NoExecPaths", "BindPaths", "BindReadOnlyPaths", "TemporaryFileSystem",
-          "RootDirectory", "RootImage", "MountFlags", "DynamicUser", "StateDirectory",
-          "PrivateIPC", "MountAPIVFS", "LoadCredential", "SystemdLogNamespace")
+HIDING = set("""ProtectSystem ProtectHome ProtectKernelTunables ProtectKernelModules ProtectProc
+    ProtectKernelLogs ProtectControlGroups PrivateTmp PrivateDevices PrivateMounts PrivateUsers
+    PrivateIPC ProcSubset ReadWritePaths ReadOnlyPaths InaccessiblePaths ExecPaths NoExecPaths
+    BindPaths BindReadOnlyPaths TemporaryFileSystem RootDirectory RootImage MountFlags DynamicUser
+    MountAPIVFS LoadCredential""".split())
 
 
 class Manager(Mount):
@@ -170,8 +169,9 @@ def test_watchdog__only_the_loop_stuck__silence():
     with Manager(watchdog=0.4) as m:
         m.hears("WATCHDOG=1")
         # Each read of the loop's thread is held for 5 s on its way in.
-        tracer = subprocess.Popen(["strace", "-qq", "-o", "/dev/null", "-p", str(m.pid), "-e", "trace=read",
-                                   "-e", "inject=read:delay_enter=5000000"], stderr=subprocess.PIPE)
+        tracer = subprocess.Popen(["strace", "-qq", "-o", "/dev/null", "-p", str(m.pid),
+                                   "-e", "trace=read", "-e", "inject=read:delay_enter=5000000"],
+                                  stderr=subprocess.PIPE)
         time.sleep(1.5)
         if tracer.poll() is not None:
             raise AssertionError(tracer.stderr.read())
@@ -240,8 +240,9 @@ def test_stop__readers_wait_and_files_are_open__answered_and_gone_in_time():
     with Manager(DELAY, "drain=200ms") as m:
         m.put("a.json", LONG_REQUEST)
         m.runs("a")
-        shell = subprocess.Popen(["sh", "-c", "exec 7<metrics; cd jobs; cat a.out; sleep 2; cat <&7; ls"],
-                                 cwd=m.path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        script = "exec 7<metrics; cd jobs; cat a.out; sleep 2; cat <&7; ls"
+        shell = subprocess.Popen(["sh", "-c", script], cwd=m.path, text=True,
+                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         until(lambda: m.metric("npufs_parked_requests") == 1, 10, "the reader waits")
         with took(5, "the stop"):
             m.stop()
@@ -249,3 +250,25 @@ def test_stop__readers_wait_and_files_are_open__answered_and_gone_in_time():
         told = shell.communicate(timeout=5 * SLOW)[1]
         assert "shutdown" in told, told
         assert told.count("not connected") >= 2, told
+
+
+def test_watchdog__manager_ends_a_stuck_daemon__next_start_serves():
+    """What systemd does: silence, SIGABRT, a new start on the dead mount (K09-11, K09-01)."""
+    need_root()
+    with Manager(watchdog=0.4) as m:
+        m.hears("WATCHDOG=1")
+        os.kill(m.pid, signal.SIGSTOP)
+        time.sleep(0.2)
+        before = len(m.times("WATCHDOG=1"))
+        time.sleep(0.6)
+        equal(len(m.times("WATCHDOG=1")), before, "signs")
+        os.kill(m.pid, signal.SIGABRT)
+        os.kill(m.pid, signal.SIGCONT)
+        m.ends(-signal.SIGABRT)
+        m.said.clear()
+        m.wait = False
+        m.start()
+        m.hears("READY=1")
+        equal([x.split()[1] for x in read("/proc/mounts").splitlines()].count(m.path), 1, "mounts")
+        m.put("a.txt", "text")
+        equal(m.out("a"), "text\n")
