@@ -14,7 +14,7 @@ BUILD ?= build$(if $(SAN),/san-$(subst $(comma),-,$(SAN)))$(if $(filter clang%,$
 Q     := $(if $(filter 1,$(V)),,@)
 
 PACKAGES := libfuse3-dev libcjson-dev libssl-dev pkg-config fuse3
-TEST_PACKAGES := libcmocka-dev python3
+TEST_PACKAGES := libcmocka-dev python3 inotify-tools
 
 CPPFLAGS += -I. -D_GNU_SOURCE -MMD -MP
 OPT      ?= -O2

@@ -30,7 +30,7 @@ int jobdir_new(const struct jobdir_limits *limits, struct spool *spool, struct e
 	d->engine = engine;
 	d->models = models;
 	d->tree = tree_new(root_id, &root);
-	err = d->tree ? jobdir_load(d) : -ENOMEM;
+	err = d->tree ? 0 : -ENOMEM;
 	if (err) {
 		jobdir_free(d);
 		return err;
@@ -395,6 +395,40 @@ int jobdir_may_list(struct jobdir *d, const struct cred *c, uint64_t dir)
 	if (!err)
 		err = access_check(c, &n->owner, R_OK);
 	return err;
+}
+
+/* --- ends ------------------------------------------------------------------------------------- */
+
+void jobdir_on_end(struct jobdir *d, void (*ended)(void *context, uint64_t id), void *context)
+{
+	d->ended = ended;
+	d->ended_context = context;
+}
+
+static void put_folder(const struct tree_node *dir, struct buf *out)
+{
+	if (!dir->parent)
+		return; /* the root has no name here */
+	put_folder(dir->parent, out);
+	buf_printf(out, "%s/", dir->name);
+}
+
+int jobdir_end_path(struct jobdir *d, uint64_t id, struct buf *out)
+{
+	struct tree_node *n;
+	enum job_row row = ROW_REQUEST;
+
+	n = tree_by_id(d->tree, id);
+	if (n && n->parent && jobdir_has_run(n) && job_state_ended(state_of(n)))
+		row = state_of(n) == JOB_DONE ? ROW_OUT : ROW_ERR;
+	if (row && jobdir_has_row(n, row)) {
+		put_folder(n->parent, out);
+		buf_put(out, n->name, n->what.stem_len);
+		buf_puts(out, job_row_suffix(row));
+	} else {
+		row = ROW_REQUEST;
+	}
+	return row ? buf_error(out) : -ENOENT;
 }
 
 /* --- status and figures ----------------------------------------------------------------------- */

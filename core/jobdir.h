@@ -79,12 +79,23 @@ struct jobdir_change {
 struct jobdir;
 struct jobdir_file; /* an open file */
 
-/* The folder as the spool has it; what was queued or running is queued again. */
+/* An empty folder over a spool that was opened. */
 int jobdir_new(const struct jobdir_limits *limits, struct spool *spool, struct engine *engine,
 	struct models *models, uint64_t root_id, struct jobdir **ret);
 void jobdir_free(struct jobdir *d); /* every job has ended and nothing is open */
 /* To be called now and then: lets go what is not needed in memory, removes results past keep_ns. */
 void jobdir_tidy(struct jobdir *d);
+
+/* Tell of each run that was handed over and has ended: `ended` is called once, without any lock,
+ * from the thread that ended it, and must not wait. Set before jobdir_load(). */
+void jobdir_on_end(struct jobdir *d, void (*ended)(void *context, uint64_t id), void *context);
+/* The path below jobs/ of the result that tells how that file's run ended: STEM.out, or STEM.err.
+ * -ENOENT: it has none (any more). */
+int jobdir_end_path(struct jobdir *d, uint64_t id, struct buf *out);
+
+/* Once, before anything else: the folder becomes as the spool has it; what was queued or running is
+ * queued again. */
+int jobdir_load(struct jobdir *d);
 
 /* Look a name up; the kernel's count of it goes up by one. */
 int jobdir_lookup(struct jobdir *d, const struct cred *c, uint64_t dir, const char *name,

@@ -37,6 +37,8 @@ struct jobdir {
 	struct spool *spool;
 	struct engine *engine;
 	struct models *models;
+	void (*ended)(void *context, uint64_t id); /* NULL: nobody wants to know */
+	void *ended_context;
 	struct tree *tree;
 	struct usage usage;
 	struct jobdir_fifo recent;
@@ -116,12 +118,10 @@ int jobdir_judge(struct jobdir *d, struct tree_node *n, struct job_order *ret_or
 int jobdir_take(struct jobdir *d, struct tree_node *n, const struct job_order *order);
 /* Hand the present content over, unless it is empty. `f`: the file that was closed, or NULL. */
 void jobdir_submit(struct jobdir *d, struct tree_node *n, const struct jobdir_file *f);
+/* The folder's owner is told when the run ends (jobdir_on_end). */
+void jobdir_watch_end(struct jobdir *d, const struct tree_node *n);
 /* End the run that refuses its request. */
 void jobdir_refuse(struct job *j, const struct fault *why);
 struct verdict_checker jobdir_checker(struct jobdir *d);
-
-/* --- jobdir_load.c ---------------------------------------------------------------------------- */
-
-int jobdir_load(struct jobdir *d);
 
 #endif

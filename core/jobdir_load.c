@@ -360,6 +360,7 @@ static int queue_again(struct jobdir *d, const struct queued *q)
 		return -ENOMEM;
 	order = order_again(d, &e.run);
 	n->taken = n->handed = true;
+	jobdir_watch_end(d, n);
 	if (order.model < 0)
 		fault_set(&f, -ENOENT, "put it back, or write the request for another",
 			"the model \"%s\" is not there any more", e.run.view.model_alias);

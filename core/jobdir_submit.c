@@ -1,6 +1,7 @@
 /* From a written file to a queued job, in three steps: the content is judged; the spool takes the
  * run as queued, which close(2) waits for; the engine gets it when the last writer has closed. */
 #include <errno.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -205,6 +206,35 @@ void jobdir_refuse(struct job *j, const struct fault *why)
 	metrics_add_at(METRIC_JOBS_FINISHED, JOB_FAILED, 1);
 }
 
+/* A waiter for the end, of nobody's but its own. */
+struct end_watch {
+	struct job_waiter waiter;
+	struct jobdir *dir;
+	uint64_t id;
+};
+
+static void on_end(struct job_waiter *w)
+{
+	struct end_watch *e = (struct end_watch *)((char *)w - offsetof(struct end_watch, waiter));
+
+	e->dir->ended(e->dir->ended_context, e->id);
+	free(e);
+}
+
+/* Without memory for it nobody is told. */
+void jobdir_watch_end(struct jobdir *d, const struct tree_node *n)
+{
+	struct end_watch *e = d->ended ? calloc(1, sizeof *e) : NULL;
+
+	if (!e)
+		return;
+	*e = (struct end_watch){ .waiter = { .what = JOB_ERR, .wake = on_end },
+		.dir = d,
+		.id = n->id };
+	if (!job_wait(n->job, &e->waiter)) /* it has ended */
+		free(e);
+}
+
 /* Why the content cannot run, or 0 with an order for it. */
 static int order_of(struct jobdir *d, struct tree_node *n, const struct jobdir_file *f,
 	struct job_order *ret, struct fault *why)
@@ -249,6 +279,7 @@ void jobdir_submit(struct jobdir *d, struct tree_node *n, const struct jobdir_fi
 		return;
 	n->dirty = false;
 	n->handed = true;
+	jobdir_watch_end(d, n);
 	if (order_of(d, n, f, &order, &why))
 		jobdir_refuse(n->job, &why);
 	else

@@ -1,6 +1,9 @@
 /* A line is made in memory of the caller's stack, passes its place's bucket under the lock, and
  * is written after the lock is dropped, by one write() of less than PIPE_BUF bytes: lines of
- * several threads do not mix. poll() first asks whether that write would wait, or raise SIGPIPE. */
+ * several threads do not mix. poll() first asks whether that write would wait, or raise SIGPIPE.
+ *
+ * To syslog a line goes as one datagram, in the form of syslog(3), which itself is not used: it
+ * waits for a syslogd that does not read, and would hold up the mount with it. */
 #include "core/log.h"
 
 #include <inttypes.h>
@@ -9,7 +12,10 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <syslog.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "core/clock.h"
@@ -27,8 +33,11 @@ static const struct {
 	[LEVEL_DEBUG] = { "debug", LOG_DEBUG },
 };
 
+static const struct sockaddr_un syslogd = { .sun_family = AF_UNIX, .sun_path = "/dev/log" };
+
 /* Fixed after log_open(). */
 static bool use_syslog;
+static int syslog_fd = -1;
 static enum log_level threshold = LEVEL_INFO;
 
 static struct lock places = LOCK_INIT(RANK_LOG, "log"); /* guards every struct log_rate */
@@ -89,10 +98,26 @@ static void write_stderr(enum log_level level, const char *text)
 		count_dropped();
 }
 
+static void write_syslog(enum log_level level, const char *text)
+{
+	char line[LOG_LINE_MAX + 96], when[32] = "";
+	time_t now = time(NULL);
+	struct tm tm;
+	int n;
+
+	if (localtime_r(&now, &tm))
+		strftime(when, sizeof when, "%b %e %H:%M:%S", &tm);
+	n = snprintf(line, sizeof line, "<%d>%s npufs[%ld]: %s",
+		LOG_DAEMON | levels[level].priority, when, (long)getpid(), text);
+	if (sendto(syslog_fd, line, (size_t)n, MSG_DONTWAIT | MSG_NOSIGNAL,
+		    (const struct sockaddr *)&syslogd, sizeof syslogd) != n)
+		count_dropped();
+}
+
 static void put(enum log_level level, const char *text)
 {
 	if (use_syslog)
-		syslog(levels[level].priority, "%s", text);
+		write_syslog(level, text);
 	else
 		write_stderr(level, text);
 }
@@ -133,7 +158,7 @@ void log_open(bool to_syslog, enum log_level most)
 	use_syslog = to_syslog;
 	threshold = most;
 	if (to_syslog)
-		openlog("npufs", LOG_PID, LOG_DAEMON);
+		syslog_fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 }
 
 void log_close(void)
@@ -145,8 +170,9 @@ void log_close(void)
 		snprintf(text, sizeof text, "%" PRIu64 " messages were left out in all", n);
 		put(LEVEL_INFO, text);
 	}
-	if (use_syslog)
-		closelog();
+	if (syslog_fd >= 0)
+		close(syslog_fd);
+	syslog_fd = -1;
 	use_syslog = false;
 	threshold = LEVEL_INFO;
 }

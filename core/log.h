@@ -2,7 +2,8 @@
  * result, a path of the host or an address. Every place in the source that logs has a rate of its
  * own: LOG_BURST lines at once and then one in LOG_REFILL_SEC; what is left out is counted and
  * told with that place's next line, and in all at log_close(). May be called under any lock and
- * does not wait for a reader of stderr that is slow: such lines are left out as well. */
+ * does not wait for a reader of stderr, or a syslogd, that is slow: such lines are left out as
+ * well. */
 #ifndef NPUFS_CORE_LOG_H
 #define NPUFS_CORE_LOG_H
 

@@ -80,7 +80,7 @@ static const struct node_row root_rows[] = { TEXT("README", readme_show, "this t
 		"every device call: its level, what it is used for"),
 	AREA("models", AREA_MODELS, 0555, "what can be asked, one folder a model"),
 	AREA("manifests", AREA_MANIFESTS, 0555, "hashes, shapes and versions of each model"),
-	AREA("jobs", AREA_JOBS, 01777, "write requests here; results appear beside them"),
+	AREA(JOBS_NAME, AREA_JOBS, 01777, "write requests here; results appear beside them"),
 	ROWS_END };
 
 const struct fixed_area fixed_root = { .rows = root_rows };

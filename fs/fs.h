@@ -17,12 +17,14 @@
 
 #define NPUFS_VERSION "0.1.0"
 
+struct announcer;
 struct handle;
 
 struct npufs {
-	struct mount_options opts; /* fixed */
-	uint32_t uid, gid;         /* the daemon's: owner of everything it makes itself */
-	int64_t started;           /* wall ns */
+	struct mount_options opts; /* fixed, like mountpoint, an absolute path */
+	const char *mountpoint;
+	uint32_t uid, gid;   /* the daemon's: owner of everything it makes itself */
+	int64_t started;     /* wall ns */
 	uint32_t generation; /* of inode numbers: another at each start, so that old file handles
 				find nothing */
 	struct handle *open; /* every open file, by the thread that serves the kernel */
@@ -34,6 +36,7 @@ struct npufs {
 	struct spool *spool;
 	struct jobdir *jobs;
 	struct fuse_session *session;
+	struct announcer *announcer; /* NULL without -o inotify */
 };
 
 /* What an inode number stands for: an object of an area and a row of its table. Numbers are never
@@ -51,6 +54,7 @@ struct at {
 #define ROW_SELF     1 /* the folder itself, in areas made of tables; their rows follow */
 #define ROW_FIRST    2
 #define JOBS_ROOT_ID 1
+#define JOBS_NAME    "jobs"
 
 static inline fuse_ino_t at_ino(struct at at)
 {

@@ -35,6 +35,9 @@ static inline struct handle *handle_of(const struct fuse_file_info *fi)
 /* fs/kind_text.c: a text rendered at open; `text` is taken. NULL: no memory. */
 struct handle *text_handle_new(struct buf *text);
 
+/* fs/kind_event.c: accepts nothing. NULL: no memory. */
+struct handle *event_handle_new(void);
+
 /* fs/kind_file.c: an inert file or a request. */
 struct handle *file_handle_new(struct jobdir_file *f, pid_t opener); /* takes f when not NULL */
 /* Answers `req` when the file is on the disk; NULL: all of jobs/. */

@@ -1,7 +1,8 @@
 /* npufs STORE MOUNTPOINT [-o options]: reads the command line, mounts, becomes a daemon, serves
  * until it is told to stop or is unmounted, and tears down in order:
  *
- *   stop taking jobs, drain -> engine ends -> parked requests answered -> unmount -> memory
+ *   stop taking jobs, drain -> engine ends -> last results announced -> parked requests answered
+ *   -> unmount -> memory
  *
  * SIGTERM and SIGINT stop it; a thread of its own waits for them, so that draining never holds up
  * the file system. SIGHUP is taken and does nothing, so that a closed terminal leaves no dead
@@ -24,11 +25,15 @@
 #include "core/log.h"
 #include "core/mem.h"
 #include "core/metrics.h"
+#include "fs/announce.h"
 #include "fs/mountpoint.h"
+#include "fs/notify.h"
 #include "fs/park.h"
 
 #define EXIT_USAGE    2
-#define LAST_READS_MS 500 /* a stop waits so long for those who have files open */
+#define LAST_READS_MS 500  /* a stop waits so long for those who have files open */
+#define LAST_NEWS_MS  500  /* and so long to announce results */
+#define STOP_SLACK_MS 5000 /* and takes so long for a device that hangs, and for tearing down */
 
 struct command {
 	const char *store, *mountpoint;
@@ -218,9 +223,14 @@ static int start_engine(struct npufs *fs, const struct device_ops *ops)
 	};
 	int err = engine_new(&config, fs->models, &fs->health, &fs->engine);
 
-	return err
-		? err
-		: jobdir_new(&limits, fs->spool, fs->engine, fs->models, JOBS_ROOT_ID, &fs->jobs);
+	if (!err)
+		err = jobdir_new(&limits, fs->spool, fs->engine, fs->models, JOBS_ROOT_ID,
+			&fs->jobs);
+	if (!err && o->inotify)
+		err = announce_start(fs, &fs->announcer);
+	if (!err)
+		err = jobdir_load(fs->jobs);
+	return err ? err : notify_start(fs);
 }
 
 /* --- serving and stopping --------------------------------------------------------------------- */
@@ -236,9 +246,12 @@ static void wake(int signal)
 
 static void stop_engine(struct npufs *fs)
 {
-	if (!atomic_exchange(&stopped, true))
-		atomic_store(&stuck,
-			engine_stop(fs->engine, (int64_t)(fs->opts.drain_us / 1000)) != 0);
+	uint64_t drain_ms = fs->opts.drain_us / 1000;
+
+	if (atomic_exchange(&stopped, true))
+		return;
+	notify_stopping(drain_ms + LAST_READS_MS + LAST_NEWS_MS + STOP_SLACK_MS);
+	atomic_store(&stuck, engine_stop(fs->engine, (int64_t)drain_ms) != 0);
 }
 
 /* Who was given a result at the last moment comes back for its end, and closes. */
@@ -288,6 +301,9 @@ static void *watch_signals(void *arg)
 	if (!atomic_load(&left)) {
 		stop_engine(w->fs);
 		wait_for_readers(w->fs);
+		if (w->fs->announcer)
+			announce_stop(w->fs->announcer, LAST_NEWS_MS);
+		notify_stop();
 		end_loop(w);
 	}
 	return NULL;
@@ -360,13 +376,15 @@ static void tear_down(struct npufs *fs)
 	if (atomic_load(&stuck))
 		leave_stuck(fs);
 	fs_close_all(fs);
+	fuse_session_unmount(fs->session);
+	if (fs->announcer) /* what the threads wait for, if the loop left them waiting, is over */
+		announce_stop(fs->announcer, 0);
+	notify_stop();
 	jobdir_free(fs->jobs);
 	spool_close(fs->spool); /* answers who waits for the disk */
-	if (fs->session) {
-		fuse_session_unmount(fs->session);
-		fuse_session_destroy(fs->session);
-	}
+	fuse_session_destroy(fs->session);
 	engine_free(fs->engine);
+	announce_free(fs->announcer);
 	models_free(fs->models);
 	health_done(&fs->health);
 }
@@ -384,6 +402,8 @@ static int run_mounted(struct npufs *fs, const struct device_ops *ops)
 		err = start_engine(fs, ops);
 	if (!err)
 		err = serve_until_told(fs);
+	if (err && fs->engine)
+		stop_engine(fs);
 	if (err)
 		log_error("cannot serve: %s", strerror(-err));
 	return err;
@@ -416,6 +436,7 @@ int main(int argc, char **argv)
 	fs.started = clock_wall();
 	fs.generation = (uint32_t)(fs.started / NS_PER_MS) | 1;
 	block_signals();
+	notify_open();
 	if (open_store(&fs, cmd.store, &ops, &f) ||
 		mountpoint_prepare(cmd.mountpoint, &mountpoint, &f) ||
 		spool_open(fs.store, &fs.spool, &f) || mount_at(&fs, mountpoint, &f)) {
@@ -423,6 +444,7 @@ int main(int argc, char **argv)
 		models_free(fs.models);
 		return complain(&f);
 	}
+	fs.mountpoint = mountpoint;
 	err = run_mounted(&fs, ops);
 	tear_down(&fs);
 	log_close();

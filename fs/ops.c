@@ -14,6 +14,7 @@
 
 #include "core/lock.h"
 #include "core/metrics.h"
+#include "fs/announce.h"
 #include "fs/area.h"
 
 #define DOT_PLACES 2 /* "." and ".." come before an area's own places */
@@ -105,7 +106,13 @@ static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 	struct call c = call_of(req, parent);
 	struct fuse_entry_param e = { .generation = c.fs->generation };
 
-	reply_entry(req, c.area->lookup(c.fs, &c.cred, c.at, name, &e), &e);
+	int err = 0;
+
+	if (announce_is_self(c.fs->announcer, &c.cred))
+		err = announce_lookup(c.fs->announcer, c.at, name);
+	if (!err)
+		err = c.area->lookup(c.fs, &c.cred, c.at, name, &e);
+	reply_entry(req, err, &e);
 }
 
 static void forget_one(fuse_req_t req, fuse_ino_t ino, uint64_t n)
@@ -265,7 +272,9 @@ static void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_
 	struct handle *h = NULL;
 	int err = -EPERM;
 
-	if (c.area->create)
+	if (announce_is_self(c.fs->announcer, &c.cred))
+		err = announce_create(c.fs, &c.cred, c.at, name, fi, &e, &h);
+	else if (c.area->create)
 		err = c.area->create(c.fs, &c.cred, c.at, name, mode, fi, &e, &h);
 	fi->fh = (uintptr_t)h;
 	if (err) {

@@ -293,6 +293,73 @@ static void setattr__truncated_while_written__judged_anew(void **state)
 	check_out("a.out", "d\n");
 }
 
+/* --- ends ------------------------------------------------------------------------------------- */
+
+static _Atomic unsigned n_ended;
+static _Atomic uint64_t last_ended;
+
+static void note_end(void *context, uint64_t id)
+{
+	(void)context;
+	last_ended = id;
+	n_ended++;
+}
+
+static void check_end(const char *want)
+{
+	AUTO_BUF struct buf path = BUF_INIT;
+
+	for (int ms = 0; n_ended == 0 && ms < 10000; ms++)
+		usleep(1000);
+	assert_int_equal(n_ended, 1);
+	n_ended = 0;
+	assert_int_equal(jobdir_end_path(d, last_ended, &path), want ? 0 : -ENOENT);
+	assert_string_equal(buf_text(&path), want ? want : "");
+}
+
+static void on_end__every_way_to_end__told_once_with_the_path(void **state)
+{
+	AUTO_BUF struct buf path = BUF_INIT;
+	struct jobdir_file *f;
+	struct jobdir_attr dir, a;
+
+	(void)state;
+	n_ended = 0;
+	jobdir_on_end(d, note_end, NULL);
+	assert_int_equal(echo(&alice, "a.json", DE), 0);
+	check_end("a.out");
+	assert_int_equal(echo(&alice, "b.json", "nonsense"), -EINVAL);
+	check_end("b.err");
+	assert_int_equal(jobdir_mkdir(d, &alice, ROOT, "sub", 0700, &dir), 0);
+	assert_int_equal(jobdir_create(d, &alice, dir.ref.id, "c.json", 0600, O_WRONLY | O_CREAT,
+				 &a, &f),
+		0);
+	fake_hold();
+	assert_int_equal(write_text(f, 0, DE), 0);
+	jobdir_release(d, f);
+	fake_await_held();
+	assert_int_equal(jobdir_end_path(d, a.ref.id, &path), -ENOENT);
+	assert_int_equal(n_ended, 0);
+	fake_let_go();
+	check_end("sub/c.out");
+	assert_int_equal(rename_as(&alice, "sub", "other"), 0);
+	assert_int_equal(jobdir_end_path(d, a.ref.id, &path), 0);
+	assert_string_equal(buf_text(&path), "other/c.out");
+}
+
+static void on_end__removed__told_and_no_path(void **state)
+{
+	(void)state;
+	n_ended = 0;
+	jobdir_on_end(d, note_end, NULL);
+	fake_hold();
+	assert_int_equal(echo(&alice, "a.json", DE), 0);
+	fake_await_held();
+	assert_int_equal(rm(&alice, "a.json"), 0);
+	check_end(NULL);
+	fake_let_go();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -311,6 +378,8 @@ int main(void)
 		TEST(inert__any_name__an_ordinary_file),
 		TEST(setattr__truncate__as_a_file),
 		TEST(setattr__truncated_while_written__judged_anew),
+		TEST(on_end__every_way_to_end__told_once_with_the_path),
+		TEST(on_end__removed__told_and_no_path),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

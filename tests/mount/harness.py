@@ -9,6 +9,7 @@ import os
 import pickle
 import shutil
 import signal
+import stat
 import subprocess
 import tempfile
 import time
@@ -148,6 +149,15 @@ def sh_as(uid, command, seconds=20):
     need_root()
     return run(["setpriv", "--reuid", str(uid), "--regid", str(uid), "--clear-groups", "sh", "-c",
                 command], seconds)
+
+
+def open_fuse_device(m):
+    """In this mount namespace everybody may open /dev/fuse."""
+    need_root()
+    node = m.dir + "/fuse"
+    os.mknod(node, stat.S_IFCHR | 0o666, os.stat("/dev/fuse").st_rdev)
+    os.chmod(node, 0o666)
+    ok(["mount", "--bind", node, "/dev/fuse"])
 
 
 def read(path):

@@ -77,6 +77,82 @@ def test_crash__restart__dead_mount_cleared_and_one_entry():
         equal(m.out("b"), "text\n", "a new job")
 
 
+def crash(m):
+    """kill -9; a dead mount stays."""
+    m.proc.kill()
+    m.proc.wait()
+    equal(errno_of(os.listdir, m.path), errno.ENOTCONN, "after the crash")
+
+
+def test_crash__mountpoint_named_by_a_link_or_with_slashes__cleared_all_the_same():
+    """However it is called, it is the same place (K09-01)."""
+    need_root()
+    with Mount(wait=False) as m:
+        until(m.serves, 10, "the first serves")
+        real, names = m.path, (m.path + "//", m.dir + "/link", m.dir + "/link/", m.dir + "/./mnt")
+        os.symlink("mnt", m.dir + "/link")
+        for name in names:
+            crash(m)
+            m.path = name
+            m.start()
+            m.path = real
+            until(lambda: os.path.ismount(m.path) and m.serves(), 10, name)
+            equal(mounts(m), 1, name)
+        m.path = m.dir + "/link"
+        equal(run(m.command()).returncode, 1, "a live one, by its link")
+        m.path = real
+        equal(mounts(m), 1, "mounts at last")
+
+
+def test_crash__dead_mounts_on_each_other__all_cleared():
+    """Several, as a service manager in a loop may leave them (K09-01)."""
+    need_root()
+    with Mount() as m:
+        crash(m)
+        ok(["mount", "-t", "tmpfs", "none", m.path])
+        m.start()
+        crash(m)
+        equal(mounts(m), 3, "dead, another, dead")
+        m.wait = False
+        m.start()
+        until(lambda: errno_of(os.stat, m.path + "/health") == 0, 10, "serves")
+        kinds = [x.split()[2] for x in read("/proc/mounts").splitlines() if x.split()[1] == m.path]
+        equal(kinds, ["fuse.npufs", "tmpfs", "fuse.npufs"], "only the topmost was in the way")
+        m.stop()
+        ok(["umount", m.path])
+        m.start()
+        until(lambda: os.path.ismount(m.path) and m.serves(), 10, "serves")
+        equal(mounts(m), 1, "mounts")
+
+
+def test_start__dead_mount_of_another_kind__not_touched():
+    """Only what is ours is cleared (K09-01)."""
+    need_root()
+    with Unstarted() as m:
+        fd = os.open("/dev/fuse", os.O_RDWR)
+        ok(f"mount -i -t fuse.other -o fd={fd},rootmode=40000,user_id=0,group_id=0 other {m.path}",
+           pass_fds=(fd,))
+        os.close(fd)
+        equal(errno_of(os.listdir, m.path), errno.ENOTCONN, "dead")
+        r = run(m.command())
+        assert r.returncode == 1 and "not connected" in r.stderr, r
+        equal(mounts(m), 1, "mounts")
+
+
+def test_second_start__first_one_hangs__refused_in_time():
+    """One that does not answer is not dead (K09-09, K09-11)."""
+    need_root()
+    with Mount() as m:
+        os.kill(m.pid, signal.SIGSTOP)
+        try:
+            with took(5, "the refusal"):
+                r = run(m.command())
+            assert r.returncode == 1 and "does not answer" in r.stderr, r
+        finally:
+            os.kill(m.pid, signal.SIGCONT)
+        equal((mounts(m), daemons(m)), (1, [m.pid]), "mounts and daemons")
+
+
 def test_options__of_mount_and_systemd__accepted_and_ignored():
     """fstab's words are not for the daemon (K09-03)."""
     for option in IGNORED:
@@ -161,6 +237,8 @@ def test_unmount__file_open__busy_and_goes_on():
         fd = os.open(m.path + "/metrics", os.O_RDONLY)
         r = run(["umount", m.path])
         assert r.returncode != 0 and "busy" in r.stderr, r
+        m.put("a.txt", "text")
+        equal(m.out("a"), "text\n", "a job after it")
         equal(read(m.path + "/health").split("\n")[0], "ready", "after it")
         with took(5, "the stop"):
             m.stop()

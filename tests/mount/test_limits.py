@@ -6,7 +6,7 @@ import os
 import time
 
 from harness import (DELAY, LONG_REQUEST, U1, U2, Mount, as_user, equal, errno_of, need_root, ok,
-                     read, run, took, until)
+                     run, took, until)
 
 
 def test_queue__full__create_says_try_again():
@@ -126,26 +126,6 @@ def test_priority__larger_number__runs_first():
         equal(m.status("high")["position"], "1", "position")
         m.done("low")
         assert m.done("high")["started"] < m.done("low")["started"]
-
-
-def test_log__one_condition_repeated__few_lines_and_no_prompt():
-    """The log does not grow with the faults of users (K13-05)."""
-    need_root()
-    with Mount() as m:
-        os.chmod(m.dir, 0o755)
-        m.put("mine.txt", "text")
-        for i in range(3000):
-            errno_of(os.stat, m.job(f"missing{i}"))
-            m.send("bad.json", '{"prompt":"SECRETPROMPT",}')
-
-        def knock():
-            return {errno_of(open, m.job("mine.txt")) for _ in range(3000)}
-
-        equal(as_user(U2, knock), {errno.EACCES}, "refusals")
-        m.stop()
-        log = read(m.log)
-        assert len(log.splitlines()) < 100, len(log.splitlines())
-        assert "SECRET" not in log and "mine" not in log, log
 
 
 def test_long_job__short_job_beside_it__not_stuck():

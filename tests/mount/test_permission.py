@@ -6,7 +6,7 @@ import pwd
 import stat
 
 from harness import (DELAY, LONG_REQUEST, U1, U2, Mount, as_user, equal, errno_of, need_root,
-                     ok, read, run, sh_as, until, write)
+                     open_fuse_device, read, run, sh_as, until, write)
 
 MODES = ((os.R_OK, os.O_RDONLY), (os.W_OK, os.O_WRONLY))
 
@@ -165,14 +165,6 @@ def test_access__every_kind_of_file_and_user__agrees_with_open():
         for uid in (0, U1, U2):
             for path in files:
                 equal(as_user(uid, agrees, path), [], f"uid {uid}")
-
-
-def open_fuse_device(m):
-    """In this mount namespace everybody may open /dev/fuse."""
-    node = m.dir + "/fuse"
-    os.mknod(node, stat.S_IFCHR | 0o666, os.stat("/dev/fuse").st_rdev)
-    os.chmod(node, 0o666)
-    ok(["mount", "--bind", node, "/dev/fuse"])
 
 
 def test_mounted_by_a_user__that_user_alone():

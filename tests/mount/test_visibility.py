@@ -2,11 +2,9 @@
 
 import errno
 import os
-import subprocess
 import threading
-import time
 
-from harness import (DELAY, LONG_REQUEST, SLOW, Mount, equal, errno_of, need, ok, read, took, until)
+from harness import (DELAY, LONG_REQUEST, SLOW, Mount, equal, errno_of, ok, read, took, until)
 
 
 def test_missing_name__then_made__seen_at_once():
@@ -87,31 +85,6 @@ def test_health__read_through_one_descriptor__one_text_new_opens_new_text():
         assert b"running: 0" in os.pread(fd, 4096, 0)
         assert "running: 1" in read(m.path + "/health")
         os.close(fd)
-
-
-def watch(m):
-    """inotifywait on jobs/; gives the process once it watches."""
-    need("inotifywait")
-    w = subprocess.Popen(["inotifywait", "-m", "--format", "%e %f", m.jobs], text=True,
-                         stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    for line in w.stderr:
-        if "established" in line:
-            return w
-    raise AssertionError("inotifywait does not watch")
-
-
-def test_inotify__request_written__events_of_the_writer_only():
-    """Changes the daemon makes send no events; reading waits instead (K10-05)."""
-    with Mount() as m:
-        w = watch(m)
-        m.put("no.json")
-        m.done("no")
-        time.sleep(0.3)
-        w.terminate()
-        events = w.communicate(timeout=5 * SLOW)[0].splitlines()
-        assert "CREATE no.json" in events and "CLOSE_WRITE,CLOSE no.json" in events, events
-        names = {e.split()[1] for e in events}
-        assert names <= {"no.json", "no.status"}, names  # the status: this test's own reading
 
 
 def test_many_pollers__one_job__all_see_it():
