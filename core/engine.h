@@ -19,6 +19,8 @@ struct engine_config {
 	uint64_t queue_limit;  /* jobs waiting, all users */
 	uint64_t user_limit;   /* jobs waiting of one user */
 	uint64_t output_bytes; /* of one job's output */
+	uint64_t batch_bytes;  /* of a batch's answers */
+	uint64_t file_bytes;   /* of a file that a request names */
 };
 
 struct engine;

@@ -48,13 +48,28 @@ static void leave(struct engine *e, size_t i)
 	let_go(e, a.job);
 }
 
-void engine_end_active(struct engine *e, const struct fault *why)
+/* A batch has its answers so far: it queues again and goes on behind them. */
+static bool queue_again(struct engine *e, struct job *j)
+{
+	bool queued;
+
+	if (job_format(j) != JOB_FORMAT_BATCH)
+		return false;
+	lock_take(&e->lock);
+	queued = queue_push(&e->queues[job_order(j)->model], job_queue_item(j)) == 0;
+	e->queued += queued;
+	lock_drop(&e->lock);
+	return queued;
+}
+
+static void end_active(struct engine *e, const struct fault *why)
 {
 	while (e->n_active) {
 		struct job *j = e->active[0].job;
 
 		leave(e, 0);
-		engine_end(e, j, JOB_FAILED, NULL, why);
+		if (!queue_again(e, j))
+			engine_end(e, j, JOB_FAILED, NULL, why);
 	}
 }
 
@@ -73,21 +88,45 @@ void engine_leave_active(struct engine *e, const struct fault *why)
 static void fail_job(struct engine *e, struct job *j, const struct fault *why)
 {
 	struct fault others = FAULT_NONE;
+	bool further;
 
 	if (why->device) {
 		metrics_device_error(why->device);
 		health_note_error(e->health, why->device);
 	}
-	engine_end(e, j, JOB_FAILED, NULL, why);
-	if (!why->device || npu_error_row(why->device)->taints <= NPU_TAINTS_FEATURE)
+	further = why->device && npu_error_row(why->device)->taints > NPU_TAINTS_FEATURE;
+	if (!further || !queue_again(e, j))
+		engine_end(e, j, JOB_FAILED, NULL, why);
+	if (!further)
 		return;
 	fault_set(&others, -EIO, "send it again",
 		"the device had to be recovered while the job ran");
-	engine_end_active(e, &others);
+	end_active(e, &others);
 	engine_recover(e, why);
 }
 
 /* --- begin ------------------------------------------------------------------------------------ */
+
+/* Tensors from the files that the request names. */
+static int attach_files(struct engine *e, struct job *j, struct request *req, struct fault *f)
+{
+	size_t n = 0;
+	int err = 0;
+
+	for (size_t i = 0; !err && i < req->n_inputs; i++) {
+		AUTO_BUF struct buf bytes = BUF_INIT;
+
+		if (!req->inputs[i].file)
+			continue;
+		err = job_read_file(j, n++, e->config.file_bytes, &bytes);
+		if (err)
+			return fault_at(f, err, "inputs", -1, "put it beside the request",
+				"the file \"%s\" could not be read: %s", req->inputs[i].file,
+				strerror(-err));
+		err = request_attach(req, i, buf_text(&bytes), bytes.len, f);
+	}
+	return err;
+}
 
 static int make_run(struct engine *e, struct job *j, const struct blob *content, struct run **ret,
 	struct fault *f)
@@ -99,7 +138,9 @@ static int make_run(struct engine *e, struct job *j, const struct blob *content,
 	if (err)
 		return err;
 	job_set_request_id(j, req->request_id ? req->request_id : "");
-	err = run_new(e->generation, &e->model, req, &limits, ret, f);
+	err = attach_files(e, j, req, f);
+	if (!err)
+		err = run_new(e->generation, &e->model, req, &limits, ret, f);
 	if (err)
 		request_free(req);
 	return err;
@@ -118,13 +159,33 @@ static int begin_request(struct engine *e, struct job *j, struct run **ret, stru
 	return err;
 }
 
+static ssize_t read_batch(void *job, uint64_t offset, char *ret, size_t size)
+{
+	return job_read_request(job, offset, ret, size);
+}
+
+static int begin_batch(struct engine *e, struct job *j, struct run **ret, struct fault *f)
+{
+	const struct run_limits limits = { .output_bytes = e->config.output_bytes };
+	struct run_source source = { .read = read_batch, .context = j };
+	int err = job_resume(j, &source.before);
+
+	if (err)
+		return fault_set(f, err, "write it again", "the batch could not be read: %s",
+			strerror(-err));
+	return run_batch_new(e->generation, &e->model, &source, &limits, ret, f);
+}
+
 static int begin(struct engine *e, struct job *j, struct run **ret, struct fault *f)
 {
 	struct run *parked = job_unpark(j);
 
+	if (!parked && job_format(j) == JOB_FORMAT_BATCH)
+		return begin_batch(e, j, ret, f);
 	if (!parked)
 		return begin_request(e, j, ret, f);
 	parked->generation = e->generation;
+	parked->model = &e->model;
 	*ret = parked;
 	return 0;
 }
@@ -195,6 +256,15 @@ static bool try_again(struct engine *e, struct active *a, const struct step_faul
 	return engine_pause(e, 1LL << a->tries++);
 }
 
+static int append(struct engine *e, struct job *j, const struct buf *piece)
+{
+	bool batch = job_format(j) == JOB_FORMAT_BATCH;
+
+	return piece->len ? job_append(j, piece->data, piece->len,
+				    batch ? e->config.batch_bytes : e->config.output_bytes)
+			  : 0;
+}
+
 static enum step step_one(struct engine *e, struct active *a, struct step_fault *f)
 {
 	AUTO_BUF struct buf piece = BUF_INIT;
@@ -203,13 +273,15 @@ static enum step step_one(struct engine *e, struct active *a, struct step_fault 
 	int err;
 
 	metrics_add(METRIC_DEVICE_BUSY, clock_mono() - start);
-	if (s == STEP_FAILED)
+	if (s == STEP_FAILED) { /* a batch may have answered its line by that failure */
+		append(e, a->job, &piece);
 		return s;
+	}
 	health_note_progress(e->health);
 	a->tries = 0;
 	if (job_format(a->job) == JOB_FORMAT_BATCH)
 		job_set_lines(a->job, &a->run->lines);
-	err = piece.len ? job_append(a->job, piece.data, piece.len, e->config.output_bytes) : 0;
+	err = append(e, a->job, &piece);
 	if (!err)
 		return s;
 	fault_set(&f->fault, err, "ask for less output", "the output could not be kept");

@@ -93,7 +93,6 @@ void engine_close(struct engine *e);
 bool engine_has_room(struct engine *e);
 void engine_begin(struct engine *e, struct job *j); /* takes the queue's count */
 void engine_step_all(struct engine *e);
-void engine_end_active(struct engine *e, const struct fault *why);
 void engine_leave_active(struct engine *e, const struct fault *why);
 
 #endif

@@ -48,6 +48,7 @@ void job_put(struct job *j)
 	if (j->parked)
 		j->free_parked(j->parked);
 	blob_put(j->order.request);
+	blob_put(j->order.files);
 	spool_file_put(j->file);
 	sha256_finish(j->request_digest, j->request_sha256);
 	sha256_finish(j->stream_digest, j->output_sha256);
@@ -136,6 +137,7 @@ static void take_order(struct job *j, const struct job_order *order)
 	j->state = JOB_QUEUED;
 	j->order = *order;
 	blob_get(order->request);
+	blob_get(order->files);
 	j->request_size = order->request ? blob_len(order->request) : order->request_size;
 	j->queued = order->queued ? order->queued : clock_wall();
 	j->queued_mono = clock_mono() - (clock_wall() - j->queued);
@@ -178,6 +180,13 @@ void job_set_model(struct job *j, const char *alias, const char *sha256)
 	lock_take(&j->lock);
 	strncpy(j->model_alias, alias, sizeof j->model_alias - 1);
 	strncpy(j->model_sha256, sha256, sizeof j->model_sha256 - 1);
+	lock_drop(&j->lock);
+}
+
+void job_set_shape(struct job *j, enum answer_shape shape)
+{
+	lock_take(&j->lock);
+	j->order.shape = shape;
 	lock_drop(&j->lock);
 }
 
@@ -584,16 +593,6 @@ void job_look(struct job *j, struct job_view *ret)
 
 void job_render_error(const struct job_view *v, struct buf *out)
 {
-	const struct fault *f = &v->fault;
-
-	if (v->state == JOB_DONE || !job_state_ended(v->state))
-		return;
-	buf_printf(out, "error: %d %s\n", -f->err, fault_errno_name(f->err));
-	if (f->field[0])
-		buf_printf(out, "field: %s\n", f->field);
-	if (f->offset >= 0)
-		buf_printf(out, "offset: %ld\n", f->offset);
-	buf_printf(out, "reason: %s\n", f->reason);
-	if (f->action[0])
-		buf_printf(out, "action: %s\n", f->action);
+	if (v->state != JOB_DONE && job_state_ended(v->state))
+		answer_render_error(v->shape, &v->fault, out);
 }

@@ -59,6 +59,7 @@ struct run_lines {
 /* What a job is asked to do, fixed by job_queue(). */
 struct job_order {
 	struct blob *request; /* the job takes its own count; NULL: it is read from the spool */
+	struct blob *files; /* the numbers of the spool's files that it names, in order; likewise */
 	uint64_t request_size;
 	int64_t queued; /* wall ns; 0 now. Of a job of an earlier start: when it was accepted */
 	int model;
@@ -135,8 +136,14 @@ void job_set_lines(struct job *j, const struct run_lines *lines);
 /* The request's bytes, the caller's count; once. Of a batch none: it is read piece by piece. */
 int job_content(struct job *j, struct blob **ret);
 ssize_t job_read_request(struct job *j, uint64_t offset, char *ret, size_t size);
-/* A batch that was begun before goes on behind its last whole answer: which they are. */
+/* A batch that was begun before, or is begun anew, goes on behind its last whole answer: how many
+ * there are. */
 int job_resume(struct job *j, struct run_lines *ret);
+
+/* The bytes of the n-th file that the request names, appended to `ret`. */
+int job_read_file(struct job *j, size_t n, uint64_t most, struct buf *ret);
+/* The form of its answers, where it ends without being queued. */
+void job_set_shape(struct job *j, enum answer_shape shape);
 
 /* What a run leaves with its job while others have their turn; freed with the job. */
 void job_park(struct job *j, void *run, void (*free_run)(void *run));

@@ -100,7 +100,8 @@ int job_store_end(struct job *j, const struct job_ending *end)
 void job_record(struct job *j, struct record_run *ret)
 {
 	*ret = (struct record_run){ .priority = j->order.priority,
-		.deadline_ms = j->order.deadline_ms };
+		.deadline_ms = j->order.deadline_ms,
+		.names_files = j->order.files != NULL };
 	job_look(j, &ret->view);
 }
 
@@ -140,6 +141,33 @@ int job_content(struct job *j, struct blob **ret)
 	memcpy(j->request_sha256, digest, sizeof digest);
 	lock_drop(&j->lock);
 	return 0;
+}
+
+int job_read_file(struct job *j, size_t n, uint64_t most, struct buf *ret)
+{
+	const uint64_t *ids = (const uint64_t *)blob_bytes(j->order.files);
+	struct spool_file *file;
+	uint64_t size;
+	char *room;
+	ssize_t got;
+	int err;
+
+	if (n >= blob_len(j->order.files) / sizeof *ids)
+		return -EINVAL;
+	err = spool_get(j->spool, ids[n], &file);
+	if (err)
+		return err;
+	err = spool_size(file, &size);
+	if (!err && size > most)
+		err = -EFBIG;
+	room = err ? NULL : buf_room(ret, size);
+	if (!err && !room)
+		err = -ENOMEM;
+	got = err ? err : spool_read(file, 0, room, size);
+	spool_file_put(file);
+	if (got > 0)
+		ret->len += (size_t)got;
+	return got < 0 ? (int)got : 0;
 }
 
 /* A batch is read from its beginning to its end once before anything else: its digest comes by the
@@ -205,59 +233,58 @@ static void count_answers(const char *bytes, size_t n, struct run_lines *lines, 
 	}
 }
 
-static int take_answers(struct job *j, const char *bytes, size_t n)
-{
-	if (n && !j->stream_digest)
-		j->stream_digest = sha256_new();
-	if (n && !j->stream_digest)
-		return -ENOMEM;
-	if (n)
-		sha256_update(j->stream_digest, bytes, n);
-	lock_take(&j->lock);
-	j->stream_size += n;
-	lock_drop(&j->lock);
-	return 0;
-}
-
-/* A line longer than the buffer makes it grow; what follows the last line end was not finished. */
-static int scan_answers(struct job *j, struct run_lines *lines)
+/* The answers found, and their digest, become the job's. */
+static int scan_answers(struct job *j, struct sha256 *digest, uint64_t *ret_size,
+	struct run_lines *lines)
 {
 	AUTO_BUF struct buf b = BUF_INIT;
+	uint64_t size = 0;
 	size_t whole;
 	ssize_t n;
-	int err = 0;
 
-	while (!err) {
+	for (;;) { /* a line longer than the buffer makes it grow */
 		char *room = buf_room(&b, CHUNK);
 
 		if (!room)
 			return -ENOMEM;
-		n = spool_read(j->file, j->request_size + j->stream_size + b.len, room, CHUNK);
+		n = spool_read(j->file, j->request_size + size + b.len, room, CHUNK);
 		if (n <= 0)
-			return (int)n;
+			break;
 		b.len += (size_t)n;
 		count_answers(b.data, b.len, lines, &whole);
-		err = take_answers(j, b.data, whole);
+		sha256_update(digest, b.data, whole);
+		size += whole;
 		memmove(b.data, b.data + whole, b.len - whole);
 		b.len -= whole;
 	}
-	return err;
+	*ret_size = size; /* what follows the last line end was not finished */
+	return (int)n;
 }
 
 int job_resume(struct job *j, struct run_lines *ret)
 {
 	struct run_lines lines = { 0 };
-	int err = 0;
+	struct sha256 *digest = sha256_new();
+	char unused[SHA256_HEX_SIZE];
+	uint64_t size = 0;
+	int err = !digest ? -ENOMEM : j->spool ? 0 : -EOPNOTSUPP;
 
-	if (!j->spool)
-		return -EOPNOTSUPP;
-	if (!j->file)
+	if (!err && !j->file)
 		err = spool_get(j->spool, j->file_id, &j->file);
 	if (!err)
-		err = scan_answers(j, &lines);
-	if (!err)
-		*ret = lines;
-	return err;
+		err = scan_answers(j, digest, &size, &lines);
+	if (err) {
+		sha256_finish(digest, unused);
+		return err;
+	}
+	lock_take(&j->lock);
+	sha256_finish(j->stream_digest, unused);
+	j->stream_digest = digest;
+	j->stream_size = size;
+	j->lines = lines;
+	lock_drop(&j->lock);
+	*ret = lines;
+	return 0;
 }
 
 /* --- results of before ------------------------------------------------------------------------ */

@@ -40,6 +40,7 @@ static int may_write(struct jobdir *d, const struct tree_node *n)
 static void forget_judgement(struct jobdir_file *f)
 {
 	blob_put(take_ptr(f->order.request));
+	blob_put(take_ptr(f->order.files));
 	f->judged = false;
 }
 

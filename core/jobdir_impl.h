@@ -122,6 +122,5 @@ void jobdir_submit(struct jobdir *d, struct tree_node *n, const struct jobdir_fi
 void jobdir_watch_end(struct jobdir *d, const struct tree_node *n);
 /* End the run that refuses its request. */
 void jobdir_refuse(struct job *j, const struct fault *why);
-struct verdict_checker jobdir_checker(struct jobdir *d);
 
 #endif

@@ -346,6 +346,18 @@ static struct job_order order_again(struct jobdir *d, const struct record_run *r
 	};
 }
 
+/* The files that its request names may have other numbers now, or be gone. */
+static int find_files_again(struct jobdir *d, struct tree_node *n, struct job_order *order,
+	struct fault *f)
+{
+	struct job_order judged = { 0 };
+	int err = jobdir_judge(d, n, &judged, f);
+
+	blob_put(judged.request);
+	order->files = judged.files;
+	return err;
+}
+
 static int queue_again(struct jobdir *d, const struct queued *q)
 {
 	struct tree_node *n = tree_by_id(d->tree, q->id);
@@ -359,6 +371,11 @@ static int queue_again(struct jobdir *d, const struct queued *q)
 	if (!n->job)
 		return -ENOMEM;
 	order = order_again(d, &e.run);
+	if (e.run.names_files && find_files_again(d, n, &order, &f)) {
+		jobdir_refuse(n->job, &f);
+		jobdir_remember(d, n);
+		return 0;
+	}
 	n->taken = n->handed = true;
 	jobdir_watch_end(d, n);
 	if (order.model < 0)
@@ -366,6 +383,7 @@ static int queue_again(struct jobdir *d, const struct queued *q)
 			"the model \"%s\" is not there any more", e.run.view.model_alias);
 	if (order.model < 0 || engine_submit(d->engine, n->job, &order, &f))
 		jobdir_refuse(n->job, &f);
+	blob_put(order.files);
 	jobdir_remember(d, n);
 	return 0;
 }

@@ -4,22 +4,65 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "core/clock.h"
 #include "core/jobdir_impl.h"
 #include "core/mem.h"
 #include "core/metrics.h"
 
-static int check_request(void *context, const struct request *req, struct fault *f)
-{
-	struct jobdir *d = context;
+/* --- what a request names --------------------------------------------------------------------- */
 
-	return engine_model(d->engine, req, f);
+struct judging {
+	struct jobdir *d;
+	const struct tree_node *n;
+	struct blob *files; /* found */
+};
+
+/* A file beside the request, as its owner could read it: not who closes it, nor who runs it. */
+static int find_file(const struct judging *x, const char *name, uint64_t *ret, struct fault *f)
+{
+	const struct owner *o = &x->n->owner;
+	const struct cred owner = { .uid = o->uid, .gid = o->gid };
+	const struct tree_node *file = tree_find(x->n->parent, name);
+	int err = jobdir_search(&owner, x->n->parent);
+
+	if (!err && !file)
+		err = -ENOENT;
+	if (!err && file->dir)
+		err = -EISDIR;
+	if (!err)
+		err = access_check(&owner, &file->owner, R_OK);
+	if (err)
+		return fault_at(f, err, "inputs", -1, "put it beside the request, readable for you",
+			"the file \"%s\" cannot be used: %s", name, strerror(-err));
+	*ret = file->id;
+	return 0;
 }
 
-struct verdict_checker jobdir_checker(struct jobdir *d)
+static int find_files(struct judging *x, const struct request *req, struct fault *f)
 {
-	return (struct verdict_checker){ .check = check_request, .context = d };
+	uint64_t ids[REQUEST_MAX_INPUTS];
+	size_t n = 0;
+	int err = 0;
+
+	for (size_t i = 0; !err && i < req->n_inputs; i++)
+		if (req->inputs[i].file)
+			err = find_file(x, req->inputs[i].file, &ids[n++], f);
+	if (err || !n)
+		return err;
+	x->files = blob_new(ids, n * sizeof *ids);
+	return x->files ? 0
+			: fault_set(f, -ENOMEM, "send it again later", "no memory for the request");
+}
+
+static int check_request(void *context, const struct request *req, struct fault *f)
+{
+	struct judging *x = context;
+	int model = engine_model(x->d->engine, req, f);
+	int err = model < 0 ? model : find_files(x, req, f);
+
+	return err ? err : model;
 }
 
 /* --- runs ------------------------------------------------------------------------------------- */
@@ -151,7 +194,8 @@ static bool stays_in_memory(struct jobdir *d, const struct blob *b)
 int jobdir_judge(struct jobdir *d, struct tree_node *n, struct job_order *ret_order,
 	struct fault *f)
 {
-	struct verdict_checker checker = jobdir_checker(d);
+	struct judging x = { .d = d, .n = n };
+	const struct verdict_checker checker = { .check = check_request, .context = &x };
 	enum job_format format = jobdir_format(n);
 	struct blob *b = NULL;
 	int err = content(d, n, format == JOB_FORMAT_BATCH ? VERDICT_BATCH_BYTES : UINT64_MAX, &b);
@@ -160,10 +204,11 @@ int jobdir_judge(struct jobdir *d, struct tree_node *n, struct job_order *ret_or
 		return fault_set(f, err, "write it again", "the request could not be read: %s",
 			strerror(-err));
 	err = verdict_judge(format, b, &checker, ret_order, f);
-	if (!err) {
-		ret_order->request_size = n->size;
-		ret_order->queued = 0;
-	}
+	if (err)
+		blob_put(x.files);
+	else
+		ret_order->files = x.files;
+	ret_order->request_size = n->size;
 	if (!err && format != JOB_FORMAT_BATCH && stays_in_memory(d, b))
 		ret_order->request = b;
 	else
@@ -192,6 +237,7 @@ int jobdir_take(struct jobdir *d, struct tree_node *n, const struct job_order *o
 	run.view.shape = order->shape;
 	run.priority = order->priority;
 	run.deadline_ms = order->deadline_ms;
+	run.names_files = order->files != NULL;
 	err = spool_put_both(file, &node, &run);
 	spool_file_put(file);
 	n->taken = !err;
@@ -249,6 +295,7 @@ static int order_of(struct jobdir *d, struct tree_node *n, const struct jobdir_f
 	if (f && f->judged && n->verdict) { /* a rename takes the verdict */
 		*ret = f->order;
 		blob_get(ret->request);
+		blob_get(ret->files);
 		return 0;
 	}
 	return jobdir_judge(d, n, ret, why);
@@ -280,11 +327,14 @@ void jobdir_submit(struct jobdir *d, struct tree_node *n, const struct jobdir_fi
 	n->dirty = false;
 	n->handed = true;
 	jobdir_watch_end(d, n);
-	if (order_of(d, n, f, &order, &why))
+	if (order_of(d, n, f, &order, &why)) {
+		job_set_shape(n->job, order.shape);
 		jobdir_refuse(n->job, &why);
-	else
+	} else {
 		hand_over(d, n, &order, &why);
+	}
 	blob_put(order.request);
+	blob_put(order.files);
 	jobdir_remember(d, n);
 	jobdir_forget_ended(d, 2, JOBDIR_RECENT);
 }

@@ -59,7 +59,8 @@ static void put_outcome(struct buf *out, const struct job_view *v)
 void jobstatus_render(const struct job_view *v, size_t position, struct buf *out)
 {
 	buf_printf(out, "state: %s\n", job_state_name(v->state));
-	job_render_error(v, out);
+	if (v->state != JOB_DONE && job_state_ended(v->state))
+		answer_render_error(ANSWER_OWN, &v->fault, out);
 	if (v->state == JOB_WRITING)
 		buf_puts(out, "note: it runs when something is written and the file is closed\n");
 	if (position)

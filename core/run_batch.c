@@ -10,8 +10,8 @@
  * COUNT -> PASS -> READ -> BEGIN -> RUN -> READ ... Outside RUN nothing is held on the device and
  * nothing is kept of the generation, which may be another one at the next BEGIN. The host's part of
  * a step is bounded by the bytes it reads and the lines it answers. A failed line is answered by its
- * error, unless the device's error reaches beyond it: then the batch fails as a whole, that line
- * without an answer, and whoever starts the batch again runs that line again. */
+ * error. Where the device's error reaches beyond it the step fails as well: the engine recovers the
+ * device, and a new run of the batch goes on behind that answer. */
 #include "core/run.h"
 
 #include <errno.h>
@@ -179,7 +179,7 @@ static enum step pass_lines(struct run_batch *b, struct buf *piece, struct step_
 
 /* --- answering -------------------------------------------------------------------------------- */
 
-static int answer_error(struct run_batch *b, const struct fault *why, struct buf *piece)
+static int give_error(struct run_batch *b, const struct fault *why, struct buf *piece)
 {
 	b->base.lines.failed++;
 	return batch_answer_error(&b->entry, why, piece);
@@ -188,8 +188,10 @@ static int answer_error(struct run_batch *b, const struct fault *why, struct buf
 /* Documents are what can be put into a line. */
 static void batch_line_shape(struct request *req, bool openai)
 {
-	(void)openai;
-	req->output = REQUEST_JSON;
+	if (openai)
+		request_set_shape(req, ANSWER_OPENAI);
+	else
+		req->output = REQUEST_JSON;
 	req->output_given = true;
 }
 
@@ -212,7 +214,7 @@ static enum step read_lines(struct run_batch *b, struct buf *piece, struct step_
 			b->phase = PHASE_BEGIN;
 			return STEP_MORE;
 		}
-		if (answer_error(b, &why, piece))
+		if (give_error(b, &why, piece))
 			return no_memory(f);
 	}
 	return STEP_YIELD;
@@ -237,6 +239,8 @@ static enum step end_line(struct run_batch *b)
 static enum step line_failed(struct run_batch *b, const struct fault *why, struct buf *piece,
 	struct step_fault *f)
 {
+	if (give_error(b, why, piece))
+		return no_memory(f);
 	if (reaches_further(why)) {
 		f->fault = *why;
 		batch_name_line(b->entry.number, &f->fault);
@@ -244,8 +248,6 @@ static enum step line_failed(struct run_batch *b, const struct fault *why, struc
 	}
 	if (why->device)
 		metrics_device_error(why->device);
-	if (answer_error(b, why, piece))
-		return no_memory(f);
 	return end_line(b);
 }
 

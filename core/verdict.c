@@ -4,7 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/batch.h"
 #include "core/json.h"
+#include "core/mem.h"
 #include "core/utf8.h"
 
 struct verdict {
@@ -124,7 +126,7 @@ bool verdict_write(struct verdict *v, uint64_t offset, const char *bytes, size_t
 		whole = false;
 	else if (v->format == JOB_FORMAT_TEXT)
 		scan_text(v, bytes, n);
-	else
+	else if (v->format == JOB_FORMAT_JSON)
 		whole = scan_json(v, bytes, n);
 	v->seen += n;
 	return whole;
@@ -138,6 +140,22 @@ int verdict_parse(enum job_format format, const struct blob *content, struct req
 	return request_from_json(blob_bytes(content), blob_len(content), ret, f);
 }
 
+/* Its model is that of its first good line; without one, lines are answered by what is wrong. */
+static int judge_batch(const struct blob *content, const struct verdict_checker *c,
+	struct job_order *ret_order, struct fault *f)
+{
+	AUTO_FREE char *name = NULL;
+	int err = batch_first_model(blob_bytes(content), blob_len(content), &name), model;
+	const struct request first = { .model = name };
+
+	if (err == -ENOMEM)
+		return fault_set(f, err, "send it again later", "no memory for the request");
+	model = c->check(c->context, &first, f);
+	if (model >= 0)
+		*ret_order = (struct job_order){ .model = model };
+	return model < 0 ? model : 0;
+}
+
 int verdict_judge(enum job_format format, const struct blob *content,
 	const struct verdict_checker *c, struct job_order *ret_order, struct fault *f)
 {
@@ -145,6 +163,8 @@ int verdict_judge(enum job_format format, const struct blob *content,
 	int model, err;
 
 	*f = (struct fault)FAULT_NONE;
+	if (format == JOB_FORMAT_BATCH)
+		return judge_batch(content, c, ret_order, f);
 	err = verdict_parse(format, content, &req, f);
 	if (err)
 		return f->err

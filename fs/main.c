@@ -208,6 +208,8 @@ static int start_engine(struct npufs *fs, const struct device_ops *ops)
 		.queue_limit = o->queue,
 		.user_limit = o->user_queue,
 		.output_bytes = o->output_size,
+		.batch_bytes = o->batch_size,
+		.file_bytes = o->batch_size,
 	};
 	const struct jobdir_limits limits = {
 		.files = o->max_files,

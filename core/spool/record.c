@@ -72,6 +72,7 @@ static const struct row run_rows[] = {
 	RUN("model_sha256", TEXT, view.model_sha256),
 	RUN("priority", I32, priority),
 	RUN("deadline_ms", I64, deadline_ms),
+	RUN("names_files", BOOL, names_files),
 	RUN("generation", U64, view.generation),
 	RUN("made", I64, view.made),
 	RUN("queued", I64, view.queued),

@@ -33,6 +33,7 @@ struct record_run {
 	struct job_view view; /* `model` is not kept: its alias is */
 	int32_t priority;
 	int64_t deadline_ms;
+	bool names_files; /* its request names others */
 };
 
 /* Fills the beginning of the part, a NUL at its end; returns how many bytes that are. */
