@@ -176,7 +176,7 @@ static struct infer_result run(struct program *p, uint32_t past, uint32_t cur)
 	if (code)
 		return result(INFER_SUBMITTED, code, "computing");
 	if (!outputs_finite(p))
-		return result(INFER_OUTPUT_REFUSED, NPU_NOT_EXPECTED, "checking the output");
+		return result(INFER_NOT_FINITE, NPU_NOT_EXPECTED, "checking the output");
 	return result(INFER_DONE, NPU_SUCCESS, "");
 }
 

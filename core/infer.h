@@ -20,8 +20,15 @@ void *program_input(struct program *p, size_t i);
 const void *program_output(const struct program *p, size_t i);
 
 /* How far an inference's failure reached: whether the device has seen it decides about KV and
- * buffers. */
-enum infer_stage { INFER_NOT_SUBMITTED, INFER_SUBMITTED, INFER_OUTPUT_REFUSED, INFER_DONE };
+ * buffers. What is not finite may be the input's own doing, so it is told apart from an output that
+ * the device should not have given. */
+enum infer_stage {
+	INFER_NOT_SUBMITTED,
+	INFER_SUBMITTED,
+	INFER_OUTPUT_REFUSED,
+	INFER_NOT_FINITE,
+	INFER_DONE
+};
 
 struct infer_result {
 	enum infer_stage stage;

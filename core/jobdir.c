@@ -225,6 +225,14 @@ static int result_attr(struct jobdir *d, struct tree_node *n, enum job_row row,
 	return 0;
 }
 
+static bool is_public(const struct tree_node *dir)
+{
+	for (; dir; dir = dir->parent)
+		if (!(dir->owner.mode & S_IXOTH))
+			return false;
+	return true;
+}
+
 int jobdir_attr(struct jobdir *d, struct tree_node *n, enum job_row row, struct jobdir_attr *ret)
 {
 	*ret = (struct jobdir_attr){
@@ -237,6 +245,7 @@ int jobdir_attr(struct jobdir *d, struct tree_node *n, enum job_row row, struct 
 		.atime = n->atime,
 		.mtime = n->mtime,
 		.ctime = n->ctime,
+		.public = is_public(n->parent),
 	};
 	return row == ROW_REQUEST ? 0 : result_attr(d, n, row, ret);
 }

@@ -53,7 +53,8 @@ struct jobdir_attr {
 	struct jobdir_ref ref;
 	struct owner owner;
 	uint64_t size;
-	bool final; /* a result of a run that has ended: it does not change any more */
+	bool final;  /* a result of a run that has ended: it does not change any more */
+	bool public; /* every user may search the folders that lead to it */
 	uint32_t links;
 	int64_t atime, mtime, ctime; /* wall ns */
 };

@@ -27,6 +27,18 @@ static int check_attached(const struct request *req, struct fault *f)
 	return 0;
 }
 
+enum step run_refuse(const struct infer_result *r, bool again, struct step_fault *f)
+{
+	f->again = again && r->stage == INFER_NOT_SUBMITTED;
+	if (r->stage == INFER_NOT_FINITE)
+		fault_set(&f->fault, -EIO,
+			"change the inputs: the result leaves the numbers' range",
+			"the output has infinities or what is no number");
+	else
+		fault_from_device(&f->fault, r->code, r->what);
+	return STEP_FAILED;
+}
+
 int run_new(struct generation *g, const struct model_view *model, struct request *req,
 	const struct run_limits *limits, struct run **ret, struct fault *f)
 {

@@ -6,6 +6,7 @@
 #define NPUFS_CORE_RUN_H
 
 #include "core/generation.h"
+#include "core/infer.h"
 #include "core/job.h"
 #include "core/models.h"
 #include "core/request.h"
@@ -66,6 +67,10 @@ struct run_source {
 int run_batch_new(struct generation *g, const struct model_view *model,
 	const struct run_source *source, const struct run_limits *limits, struct run **ret,
 	struct fault *f);
+
+/* A step's failure from its inference. An output that is not finite is the job's own matter: who
+ * sends such inputs must not take the device from others (the golden run watches over that). */
+enum step run_refuse(const struct infer_result *r, bool again, struct step_fault *f);
 
 /* The two kinds' constructors, for run_new(). */
 int run_text_new(const struct run *base, struct run **ret, struct fault *f);

@@ -141,9 +141,7 @@ static enum step tensor_step(struct run *r, struct buf *piece, struct step_fault
 	got = infer_checked(t->program, 0, 0);
 	if (got.stage == INFER_DONE)
 		return STEP_ENDED;
-	fault_from_device(&f->fault, got.code, got.what);
-	f->again = got.stage == INFER_NOT_SUBMITTED;
-	return STEP_FAILED;
+	return run_refuse(&got, true, f);
 }
 
 static int render_document(const struct run_tensor *t, struct buf *out)

@@ -240,14 +240,6 @@ static bool take_token(struct run_text *t, int32_t token, struct buf *piece)
 	return t->n_tokens - t->n_prompt >= t->max_new;
 }
 
-static enum step refuse(const struct run_text *t, struct step_fault *f,
-	const struct infer_result *r)
-{
-	fault_from_device(&f->fault, r->code, r->what);
-	f->again = r->stage == INFER_NOT_SUBMITTED && !t->seq.lost;
-	return STEP_FAILED;
-}
-
 static enum step finish_text(struct run_text *t, struct buf *piece)
 {
 	textout_finish(&t->text, piece);
@@ -290,7 +282,7 @@ static enum step text_step(struct run *r, struct buf *piece, struct step_fault *
 		n = r->generation->ubatch;
 	got = sequence_feed(r->generation, &t->seq, t->tokens + t->fed, (uint32_t)n, &logits);
 	if (got.stage != INFER_DONE)
-		return refuse(t, f, &got);
+		return run_refuse(&got, !t->seq.lost, f);
 	t->fed += n;
 	if (t->fed < t->n_tokens)
 		return STEP_MORE;

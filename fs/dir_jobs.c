@@ -8,7 +8,8 @@
 #include "core/clock.h"
 
 /* A request's name is known to the kernel for so long without asking; every open, stat and change
- * still comes here, and one that went away answers ESTALE, which makes the kernel ask again. */
+ * still comes here, and one that went away answers ESTALE, which makes the kernel ask again. Not in
+ * a folder that some may not search: the kernel would tell them by itself that the name is there. */
 #define REQUEST_ENTRY_SECONDS 60.0
 /* A result of a run that has ended does not change: its size is believed for so long while it is
  * read. */
@@ -56,7 +57,7 @@ static void fill_entry(const struct jobdir_attr *a, struct fuse_entry_param *ret
 {
 	fill_stat(a, &ret->attr);
 	ret->ino = ret->attr.st_ino;
-	ret->entry_timeout = a->ref.row == ROW_REQUEST ? REQUEST_ENTRY_SECONDS : 0;
+	ret->entry_timeout = a->ref.row == ROW_REQUEST && a->public ? REQUEST_ENTRY_SECONDS : 0;
 	ret->attr_timeout = attr_seconds(a);
 }
 

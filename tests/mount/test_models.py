@@ -251,6 +251,21 @@ def test_models__numbers_overflow__failed_and_never_in_an_output():
         equal(json.loads(m.out("fine"))["outputs"][0]["data"], [1])
 
 
+def test_models__numbers_overflow__only_their_own_jobs_fail():
+    """What one user sends takes the device from nobody."""
+    with Models("sim_delay=20ms", models=("xor",)) as m:
+        request = json.loads(XOR)
+        for i in range(10):
+            for stem, data in (("bad", [3e38, 3e38]), ("good", [0, 1])):
+                request["inputs"][0]["data"] = data
+                m.put(f"{stem}{i}.json", json.dumps(request))
+        for i in range(10):
+            equal(m.done(f"bad{i}")["error"], "5 EIO")
+            equal(json.loads(m.out(f"good{i}"))["outputs"][0]["data"], [1])
+        assert os.path.exists(m.path + "/ready")
+        assert "generation: 1" in read(m.path + "/health"), read(m.path + "/health")
+
+
 def test_models__slow_load__health_answers_and_requests_wait():
     """Alive is not ready; a load holds up nothing but its own jobs (K16-07)."""
     with Models("sim_delay=300ms", models=("dates", "xor"), wait=False) as m:
