@@ -52,8 +52,8 @@ struct job {
 	struct fault *fault; /* NULL unless it ended badly */
 	uint64_t request_size;
 	struct job_waiter *waiters;
+	struct spool_file *file; /* kept open; NULL: it is opened when it is needed */
 	/* the engine thread's */
-	struct spool_file *file; /* of a batch that runs; NULL: it is opened when it is needed */
 	struct sha256 *request_digest;
 	uint64_t request_seen;
 	void *parked;

@@ -10,12 +10,30 @@
 
 #define CHUNK (256 << 10)
 
+/* The file kept open, or opened for this once; the caller's count. */
 static int open_file(struct job *j, struct spool_file **ret)
 {
-	if (!j->file)
-		return spool_get(j->spool, j->file_id, ret);
-	*ret = spool_file_get(j->file);
+	struct spool_file *file = NULL;
+	bool gone;
+
+	lock_take(&j->lock);
+	gone = j->gone;
+	if (j->file)
+		file = spool_file_get(j->file);
+	lock_drop(&j->lock);
+	if (!file)
+		return gone ? -ESTALE : spool_get(j->spool, j->file_id, ret);
+	*ret = file;
 	return 0;
+}
+
+/* It need not be opened again; a large result is read from it also when it has no name any more. */
+static void keep_open(struct job *j, struct spool_file *file)
+{
+	lock_take(&j->lock);
+	if (!j->file)
+		j->file = spool_file_get(file);
+	lock_drop(&j->lock);
 }
 
 /* --- the end ---------------------------------------------------------------------------------- */
@@ -64,34 +82,22 @@ static int write_results(struct job *j, const struct job_ending *end, struct spo
 	return err;
 }
 
-/* A large result is read from it, also when it has no name any more. */
-static void keep_open(struct job *j, struct spool_file *file)
-{
-	lock_take(&j->lock);
-	j->file = spool_file_get(file);
-	lock_drop(&j->lock);
-}
-
 int job_store_end(struct job *j, const struct job_ending *end)
 {
 	struct spool_file *file = NULL;
 	struct record_run r;
-	bool kept;
 	int err;
 
-	lock_take(&j->lock);
-	kept = j->spool && !j->gone;
-	lock_drop(&j->lock);
-	if (!kept)
+	if (!j->spool)
 		return 0;
 	err = open_file(j, &file);
 	if (err)
-		return err == -ENOENT ? 0 : err; /* removed meanwhile */
+		return err == -ENOENT || err == -ESTALE ? 0 : err; /* removed meanwhile */
 	err = write_results(j, end, file);
 	record_end(j, end, &r);
 	if (!err)
 		err = spool_put_run(file, &r);
-	if (!err && r.view.out_size > JOB_OUT_IN_MEMORY && !j->file)
+	if (!err && r.view.out_size > JOB_OUT_IN_MEMORY)
 		keep_open(j, file);
 	spool_file_put(file);
 	return err;
@@ -266,11 +272,13 @@ int job_resume(struct job *j, struct run_lines *ret)
 	struct run_lines lines = { 0 };
 	struct sha256 *digest = sha256_new();
 	char unused[SHA256_HEX_SIZE];
+	struct spool_file *file = NULL;
 	uint64_t size = 0;
-	int err = !digest ? -ENOMEM : j->spool ? 0 : -EOPNOTSUPP;
+	int err = !digest ? -ENOMEM : j->spool ? open_file(j, &file) : -EOPNOTSUPP;
 
-	if (!err && !j->file)
-		err = spool_get(j->spool, j->file_id, &j->file);
+	if (!err)
+		keep_open(j, file);
+	spool_file_put(file);
 	if (!err)
 		err = scan_answers(j, digest, &size, &lines);
 	if (err) {
@@ -291,19 +299,10 @@ int job_resume(struct job *j, struct run_lines *ret)
 
 ssize_t job_store_read(struct job *j, uint64_t at, char *ret, size_t size)
 {
-	struct spool_file *file = NULL;
-	bool gone;
+	struct spool_file *file;
 	ssize_t n;
-	int err;
+	int err = open_file(j, &file);
 
-	lock_take(&j->lock);
-	gone = j->gone;
-	if (j->file)
-		file = spool_file_get(j->file);
-	lock_drop(&j->lock);
-	if (!file && gone)
-		return -ESTALE;
-	err = file ? 0 : spool_get(j->spool, j->file_id, &file);
 	if (err)
 		return err;
 	n = spool_read(file, at, ret, size);
@@ -371,7 +370,7 @@ static int verify(struct job *j, struct spool_file *file)
 		return -EIO;
 	if (j->out_size > JOB_OUT_IN_MEMORY) {
 		buf_done(out);
-		j->file = spool_file_get(file);
+		keep_open(j, file);
 	}
 	return 0;
 }

@@ -441,7 +441,7 @@ int main(int argc, char **argv)
 	notify_open();
 	if (open_store(&fs, cmd.store, &ops, &f) ||
 		mountpoint_prepare(cmd.mountpoint, &mountpoint, &f) ||
-		spool_open(fs.store, &fs.spool, &f) || mount_at(&fs, mountpoint, &f)) {
+		spool_open(fs.store, SPOOL_USE, &fs.spool, &f) || mount_at(&fs, mountpoint, &f)) {
 		spool_close(fs.spool);
 		models_free(fs.models);
 		return complain(&f);

@@ -47,7 +47,7 @@ static inline void start(void)
 	health_init(&health, &fake_ops, NULL);
 	assert_int_equal(models_new("", &fake_ops, &models, &f), 0);
 	assert_int_equal(engine_new(&config, models, &health, &engine), 0);
-	assert_int_equal(spool_open(store, &spool, &f), 0);
+	assert_int_equal(spool_open(store, SPOOL_USE, &spool, &f), 0);
 	assert_int_equal(jobdir_new(&limits, spool, engine, models, ROOT, &d), 0);
 	assert_int_equal(jobdir_load(d), 0);
 	while (!health_is_ready(&health) && ms++ < 10000)

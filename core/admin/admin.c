@@ -31,6 +31,12 @@ static const struct command commands[] = {
 		"let a key's owner sign artifacts for a store",
 		"Puts the public key into STORE/trust as KEYID.pem. To end the trust, remove\n"
 		"that file.\n" },
+	{ { "jobs", "list" }, { "STORE" }, admin_jobs_list, "list what STORE/jobs holds",
+		"One line each: file, job, state, uid, bytes, path below jobs/. A daemon may run\n"
+		"meanwhile. \"damaged\" is what its next start sets aside.\n" },
+	{ { "jobs", "get" }, { "STORE", "FILE", "PART" }, admin_jobs_get,
+		"write a request or its result to the output",
+		"FILE is a number of \"jobs list\", PART is request, out or stream.\n" },
 	{ { "artifact", "import", "llama2c" }, { "WEIGHTS", "TOKENIZER", "STORE/models/ALIAS" },
 		admin_artifact_import_llama2c, "make an artifact from llama2.c's files",
 		"WEIGHTS is a version-0 export with float weights, TOKENIZER its tokenizer file.\n"

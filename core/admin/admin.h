@@ -27,6 +27,8 @@ int admin_failed(const struct admin_call *c, const struct fault *f, const struct
 int admin_key_generate(const struct admin_call *c);
 int admin_store_init(const struct admin_call *c);
 int admin_store_trust(const struct admin_call *c);
+int admin_jobs_list(const struct admin_call *c);
+int admin_jobs_get(const struct admin_call *c);
 int admin_artifact_import_llama2c(const struct admin_call *c);
 int admin_artifact_import_package(const struct admin_call *c);
 int admin_artifact_sign(const struct admin_call *c);

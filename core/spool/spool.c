@@ -279,7 +279,7 @@ static int take_lock(struct spool *s, struct fault *f)
 	return 0;
 }
 
-static int open_folder(struct spool *s, const char *store, struct fault *f)
+static int open_folder(struct spool *s, const char *store, enum spool_use use, struct fault *f)
 {
 	int root, err = files_open_root(store, FILES_OWN, &root);
 
@@ -287,7 +287,7 @@ static int open_folder(struct spool *s, const char *store, struct fault *f)
 		return fault_set(f, err,
 			"it must belong to root or the daemon's user, who alone may write",
 			"the store cannot be used for jobs: %s", strerror(-err));
-	err = disk_mkdir(root, "jobs");
+	err = use == SPOOL_LOOK ? -EROFS : disk_mkdir(root, "jobs");
 	s->readonly = err == -EEXIST ? 0 : err;
 	err = files_open_folder(root, "jobs", FILES_OWN, &s->dir);
 	files_close(&root);
@@ -309,7 +309,7 @@ static void release(struct spool *s)
 	free(s);
 }
 
-int spool_open(const char *store, struct spool **ret, struct fault *f)
+int spool_open(const char *store, enum spool_use use, struct spool **ret, struct fault *f)
 {
 	struct spool *s = calloc(1, sizeof *s);
 	int err;
@@ -320,8 +320,9 @@ int spool_open(const char *store, struct spool **ret, struct fault *f)
 	s->last_sync = &s->syncs;
 	lock_init(&s->lock, RANK_SPOOL, "spool");
 	lock_cond_init(&s->work);
-	err = open_folder(s, store, f);
-	if (!err)
+	s->looks = use == SPOOL_LOOK;
+	err = open_folder(s, store, use, f);
+	if (!err && !s->looks)
 		err = take_lock(s, f);
 	if (!err)
 		read_numbers(s);

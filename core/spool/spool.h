@@ -27,10 +27,13 @@
 struct spool;
 struct spool_file; /* an open file of it, counted */
 
+/* To look only: nothing is made, moved or locked, and a daemon may use it meanwhile. */
+enum spool_use { SPOOL_USE, SPOOL_LOOK };
+
 /* Opens or makes the folder jobs/ of the store. -EBUSY: another daemon uses
  * it. On a disk that cannot be written it opens for reading; everything that changes it then says
  * why. */
-int spool_open(const char *store, struct spool **ret, struct fault *f);
+int spool_open(const char *store, enum spool_use use, struct spool **ret, struct fault *f);
 void spool_close(struct spool *s); /* every file was put; NULL is fine */
 
 uint64_t spool_next_job(struct spool *s); /* a number never given before */
@@ -92,7 +95,8 @@ struct spool_entry {
 
 /* Once, before anything else is done with it: calls `each` for every entry, by rising id. What is no
  * entry at all (a link, a folder, a name that is no number) is moved to aside/ too, and counted.
- * Stops when `each` gives an error. After it the spool's thread runs. */
+ * Stops when `each` gives an error. After it the spool's thread runs (not of one that is only looked
+ * at, which may be loaded again). */
 int spool_load(struct spool *s, int (*each)(void *context, const struct spool_entry *e),
 	void *context, uint64_t *ret_strange);
 /* One entry again, as spool_load() gave it. */

@@ -31,6 +31,7 @@ struct spool {
 	int dir, lock_fd; /* fixed */
 	int readonly;     /* why it cannot be written, 0 when it can; fixed */
 	pthread_t thread;
+	bool looks;   /* nothing else; fixed */
 	bool started; /* its thread was */
 	_Atomic unsigned n_open;
 	_Atomic uint64_t next_id, next_job;

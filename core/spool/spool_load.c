@@ -253,7 +253,9 @@ int spool_load(struct spool *s, int (*each)(void *context, const struct spool_en
 	raise_to(&s->next_id, l.last_id);
 	raise_to(&s->next_job, l.last_job);
 	*ret_strange = l.strange;
-	if (!err && pthread_create(&s->thread, NULL, spool_main, s))
+	if (err || s->looks)
+		return err;
+	if (pthread_create(&s->thread, NULL, spool_main, s))
 		err = -EAGAIN;
 	s->started = !err;
 	return err;
