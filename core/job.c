@@ -267,15 +267,30 @@ static int append_locked(struct job *j, const char *text, size_t len)
 	return buf_error(&j->stream);
 }
 
+/* Only the engine's thread appends; another may end the job meanwhile. */
+static bool may_append(struct job *j, uint64_t *ret_size)
+{
+	bool runs;
+
+	lock_take(&j->lock);
+	runs = j->state == JOB_RUNNING && !j->ending;
+	*ret_size = j->stream_size;
+	lock_drop(&j->lock);
+	return runs;
+}
+
 int job_append(struct job *j, const char *text, size_t len, size_t limit)
 {
 	struct job_waiter *ripe = NULL;
+	uint64_t size;
 	int err = 0;
 
-	if (j->stream_size > limit || len > limit - j->stream_size) /* only this thread appends */
+	if (!may_append(j, &size))
+		return 0;
+	if (size > limit || len > limit - size)
 		return -EFBIG;
 	if (j->format == JOB_FORMAT_BATCH)
-		err = job_store_append(j, text, len);
+		err = job_store_append(j, size, text, len);
 	if (err)
 		return err;
 	lock_take(&j->lock);

@@ -71,8 +71,8 @@ struct job_ending {
 
 /* Keep what it leaves; 0 also where nothing is kept. */
 int job_store_end(struct job *j, const struct job_ending *end);
-/* Append to the file of a batch. */
-int job_store_append(struct job *j, const char *text, size_t len);
+/* To the file of a batch, behind `size` bytes of answers. */
+int job_store_append(struct job *j, uint64_t size, const char *text, size_t len);
 /* Bytes of a result that is only in the spool. */
 ssize_t job_store_read(struct job *j, uint64_t at, char *ret, size_t size);
 void job_look_locked(const struct job *j, struct job_view *v);

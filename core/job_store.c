@@ -214,9 +214,9 @@ ssize_t job_read_request(struct job *j, uint64_t offset, char *ret, size_t size)
 
 /* --- a batch's answers ------------------------------------------------------------------------ */
 
-int job_store_append(struct job *j, const char *text, size_t len)
+int job_store_append(struct job *j, uint64_t size, const char *text, size_t len)
 {
-	return spool_write(j->file, j->request_size + j->stream_size, text, len);
+	return spool_write(j->file, j->request_size + size, text, len);
 }
 
 /* What ends a line that was answered well; see core/batch.c, which writes it. */
