@@ -112,8 +112,10 @@ int jobdir_mkdir(struct jobdir *d, const struct cred *c, uint64_t dir, const cha
 	uint32_t mode, struct jobdir_attr *ret);
 int jobdir_unlink(struct jobdir *d, const struct cred *c, uint64_t dir, const char *name);
 int jobdir_rmdir(struct jobdir *d, const struct cred *c, uint64_t dir, const char *name);
+/* `*ret_sync`: the number of a request that this hands over and that is to be on the disk before
+ * anybody is told (jobdir_sync), or 0. */
 int jobdir_rename(struct jobdir *d, const struct cred *c, uint64_t from_dir, const char *from,
-	uint64_t to_dir, const char *to, bool no_replace);
+	uint64_t to_dir, const char *to, bool no_replace, uint64_t *ret_sync);
 
 /* Every entry of a folder from place `from` on (0 at first), until `each` says false; `next` is the
  * place after it. `each` must only copy: it is called under the folder's lock. Who may list was
@@ -149,9 +151,9 @@ int jobdir_write(struct jobdir *d, struct jobdir_file *f, uint64_t offset, const
  * return only when jobdir_sync() is done. */
 int jobdir_flush(struct jobdir *d, struct jobdir_file *f, bool opener, bool *ret_sync);
 /* fsync(2): `done` is called once, by the spool's thread, when the file and the folders on its way
- * are on the disk, and never when an error is returned. NULL: of the whole folder. */
-int jobdir_sync(struct jobdir *d, struct jobdir_file *f, void (*done)(void *context, int err),
-	void *context);
+ * are on the disk, and never when an error is returned. `id` 0: of the whole folder. */
+int jobdir_sync(struct jobdir *d, uint64_t id, void (*done)(void *context, int err), void *context);
+uint64_t jobdir_file_id(const struct jobdir_file *f);
 /* The last close: a request that was written is handed to the engine. */
 void jobdir_release(struct jobdir *d, struct jobdir_file *f);
 

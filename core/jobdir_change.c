@@ -300,7 +300,7 @@ static int keep_move(struct jobdir *d, const struct move *m)
 	return err;
 }
 
-static int move(struct jobdir *d, const struct move *m)
+static int move(struct jobdir *d, const struct move *m, uint64_t *ret_sync)
 {
 	enum name_class was = m->node->what.class;
 	char *name = tree_reserve(m->to_dir, m->name);
@@ -329,18 +329,21 @@ static int move(struct jobdir *d, const struct move *m)
 	m->node->dirty = true;
 	if (!err && m->node->job && !m->node->writers)
 		jobdir_submit(d, m->node, NULL);
+	if (!err && d->limits.durable && m->node->taken)
+		*ret_sync = m->node->id;
 	return err;
 }
 
 int jobdir_rename(struct jobdir *d, const struct cred *c, uint64_t from_dir, const char *from,
-	uint64_t to_dir, const char *to, bool no_replace)
+	uint64_t to_dir, const char *to, bool no_replace, uint64_t *ret_sync)
 {
 	struct move m = { .name = to };
 	int err = find_move(d, c, from_dir, from, to_dir, &m);
 
 	if (!err)
 		err = move_check(d, c, &m, no_replace);
-	return err || m.node == m.target ? err : move(d, &m);
+	*ret_sync = 0;
+	return err || m.node == m.target ? err : move(d, &m, ret_sync);
 }
 
 /* --- attributes ------------------------------------------------------------------------------- */

@@ -465,13 +465,18 @@ static int sync_folders(struct jobdir *d, const struct tree_node *dir)
 	return err ? err : sync_node(d, dir, NULL, NULL);
 }
 
-int jobdir_sync(struct jobdir *d, struct jobdir_file *f, void (*done)(void *context, int err),
-	void *context)
+int jobdir_sync(struct jobdir *d, uint64_t id, void (*done)(void *context, int err), void *context)
 {
+	const struct tree_node *n = id ? tree_by_id(d->tree, id) : NULL;
 	int err;
 
-	if (!f)
-		return sync_node(d, NULL, done, context);
-	err = sync_folders(d, f->node->parent);
-	return err ? err : sync_node(d, f->node, done, context);
+	if (id && !n)
+		return -ESTALE;
+	err = n ? sync_folders(d, n->parent) : 0;
+	return err ? err : sync_node(d, n, done, context);
+}
+
+uint64_t jobdir_file_id(const struct jobdir_file *f)
+{
+	return f->node->id;
 }

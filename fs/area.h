@@ -31,8 +31,9 @@ struct area_ops {
 		mode_t mode, struct fuse_entry_param *ret);
 	int (*unlink)(struct npufs *fs, const struct cred *c, struct at dir, const char *name);
 	int (*rmdir)(struct npufs *fs, const struct cred *c, struct at dir, const char *name);
+	/* `*ret_sync`: what is to be on the disk before the answer (file_sync), or 0. */
 	int (*rename)(struct npufs *fs, const struct cred *c, struct at from_dir, const char *from,
-		struct at to_dir, const char *to, bool no_replace);
+		struct at to_dir, const char *to, bool no_replace, uint64_t *ret_sync);
 	int (*may_list)(struct npufs *fs, const struct cred *c, struct at dir);
 	/* Entries from place `from` on, "." and ".." not among them. */
 	int (*list)(struct npufs *fs, struct at dir, uint64_t from, struct listing *l);

@@ -228,11 +228,12 @@ static int jobs_rmdir(struct npufs *fs, const struct cred *c, struct at dir, con
 }
 
 static int jobs_rename(struct npufs *fs, const struct cred *c, struct at from_dir, const char *from,
-	struct at to_dir, const char *to, bool no_replace)
+	struct at to_dir, const char *to, bool no_replace, uint64_t *ret_sync)
 {
 	if (to_dir.area != AREA_JOBS)
 		return -EPERM;
-	return jobdir_rename(fs->jobs, c, from_dir.object, from, to_dir.object, to, no_replace);
+	return jobdir_rename(fs->jobs, c, from_dir.object, from, to_dir.object, to, no_replace,
+		ret_sync);
 }
 
 static int jobs_may_list(struct npufs *fs, const struct cred *c, struct at dir)

@@ -40,8 +40,8 @@ struct handle *event_handle_new(void);
 
 /* fs/kind_file.c: an inert file or a request. */
 struct handle *file_handle_new(struct jobdir_file *f, pid_t opener); /* takes f when not NULL */
-/* Answers `req` when the file is on the disk; NULL: all of jobs/. */
-void file_sync(struct npufs *fs, fuse_req_t req, struct jobdir_file *f);
+/* Answers `req` when that file or folder is on the disk; 0: all of jobs/. */
+void file_sync(struct npufs *fs, fuse_req_t req, uint64_t id);
 struct jobdir_file *file_handle_file(struct handle *h); /* NULL when it is of another kind */
 
 /* fs/kind_result.c: a result of a run; takes the count of `j` when not NULL. `ino` is the number it

@@ -46,9 +46,9 @@ static void on_synced(void *context, int err)
 	fuse_reply_err(context, -err);
 }
 
-void file_sync(struct npufs *fs, fuse_req_t req, struct jobdir_file *f)
+void file_sync(struct npufs *fs, fuse_req_t req, uint64_t id)
 {
-	int err = jobdir_sync(fs->jobs, f, on_synced, req);
+	int err = jobdir_sync(fs->jobs, id, on_synced, req);
 
 	if (err)
 		fuse_reply_err(req, -err);
@@ -61,14 +61,14 @@ static void file_flush(struct npufs *fs, fuse_req_t req, struct handle *h)
 	int err = jobdir_flush(fs->jobs, f->file, fuse_req_ctx(req)->pid == f->opener, &sync);
 
 	if (sync)
-		file_sync(fs, req, f->file);
+		file_sync(fs, req, jobdir_file_id(f->file));
 	else
 		fuse_reply_err(req, -err);
 }
 
 static void file_fsync(struct npufs *fs, fuse_req_t req, struct handle *h)
 {
-	file_sync(fs, req, ((struct open_file *)h)->file);
+	file_sync(fs, req, jobdir_file_id(((struct open_file *)h)->file));
 }
 
 static void file_release(struct npufs *fs, struct handle *h)

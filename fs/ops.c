@@ -192,14 +192,18 @@ static void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_
 	const char *new_name, unsigned int flags)
 {
 	struct call c = call_of(req, parent);
+	uint64_t sync = 0;
 	int err = -EPERM;
 
 	if (flags & ~(unsigned)RENAME_NOREPLACE)
 		err = -EINVAL;
 	else if (c.area->rename)
 		err = c.area->rename(c.fs, &c.cred, c.at, name, at_of(new_parent), new_name,
-			flags & RENAME_NOREPLACE);
-	reply_err(req, err);
+			flags & RENAME_NOREPLACE, &sync);
+	if (!err && sync)
+		file_sync(c.fs, req, sync);
+	else
+		reply_err(req, err);
 }
 
 /* Links and device files do not exist here. */
@@ -351,7 +355,7 @@ static void op_fsyncdir(fuse_req_t req, fuse_ino_t ino, int datasync, struct fus
 {
 	(void)datasync, (void)fi;
 	if (at_of(ino).area == AREA_JOBS)
-		file_sync(fs_of(req), req, NULL);
+		file_sync(fs_of(req), req, 0);
 	else
 		reply_err(req, 0);
 }

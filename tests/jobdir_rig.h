@@ -36,6 +36,7 @@ static struct engine *engine;
 static struct spool *spool;
 static struct jobdir *d;
 static char store[64];
+static uint64_t synced; /* jobdir_rename()'s */
 static struct engine_config config;
 static struct jobdir_limits limits;
 
@@ -171,7 +172,7 @@ static inline int echo(const struct cred *c, const char *name, const char *text)
 
 static inline int rename_as(const struct cred *c, const char *from, const char *to)
 {
-	return jobdir_rename(d, c, ROOT, from, ROOT, to, false);
+	return jobdir_rename(d, c, ROOT, from, ROOT, to, false, &synced);
 }
 
 static inline int rm(const struct cred *c, const char *name)

@@ -27,7 +27,9 @@ static void jobs__list_and_get__as_the_folder_left_them(void **state)
 	assert_int_equal(echo(&alice, "a.json", DE), 0);
 	check_out("a.out", "de\n");
 	assert_int_equal(echo(&bob, "note", "hello"), 0);
-	assert_int_equal(jobdir_rename(d, &alice, ROOT, "a.json", a.ref.id, "b.json", false), 0);
+	assert_int_equal(jobdir_rename(d, &alice, ROOT, "a.json", a.ref.id, "b.json", false,
+				 &synced),
+		0);
 
 	assert_int_equal(admin("list", NULL, NULL), ADMIN_OK); /* while it is in use */
 	assert_non_null(strstr(text, " - folder 1000 0 sub\n"));

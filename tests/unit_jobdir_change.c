@@ -102,12 +102,14 @@ static void rename__refused(void **state)
 	assert_int_equal(rename_as(&alice, "a.out", "b"), -EPERM);
 	assert_int_equal(rename_as(&alice, "none", "b"), -ENOENT);
 	assert_int_equal(rename_as(&bob, "tmp", "b"), -EPERM); /* sticky */
-	assert_int_equal(jobdir_rename(d, &alice, ROOT, "tmp", ROOT, "a.txt", true), -EEXIST);
+	assert_int_equal(jobdir_rename(d, &alice, ROOT, "tmp", ROOT, "a.txt", true, &synced),
+		-EEXIST);
 	assert_int_equal(jobdir_mkdir(d, &alice, ROOT, "dir", 0755, &a), 0);
 	assert_int_equal(rename_as(&alice, "dir", "dir.txt"), -EPERM);
 	assert_int_equal(rename_as(&alice, "tmp", "dir"), -EISDIR);
 	assert_int_equal(rename_as(&alice, "dir", "tmp"), -ENOTDIR);
-	assert_int_equal(jobdir_rename(d, &alice, ROOT, "dir", a.ref.id, "sub", false), -EINVAL);
+	assert_int_equal(jobdir_rename(d, &alice, ROOT, "dir", a.ref.id, "sub", false, &synced),
+		-EINVAL);
 	assert_int_equal(rename_as(&alice, "a.txt", "a.json"),
 		0); /* the same stem, the same file */
 	jobdir_forget(d, a.ref.id, 1);
