@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -241,9 +242,12 @@ static atomic_bool stopped; /* the engine was stopped by the signal thread */
 static atomic_bool stuck;   /* it did not come back from the device */
 static atomic_bool left;    /* the loop has ended */
 
+static volatile sig_atomic_t woken; /* the loop is to tidy up */
+
 static void wake(int signal)
 {
 	(void)signal;
+	woken = 1;
 }
 
 static void stop_engine(struct npufs *fs)
@@ -318,10 +322,12 @@ static void serve(struct npufs *fs)
 
 	while (!fuse_session_exited(fs->session)) {
 		n = fuse_session_receive_buf(fs->session, &buf);
-		if (n == -EINTR) {
+		if (woken) {
+			woken = 0;
 			jobdir_tidy(fs->jobs);
-			continue;
 		}
+		if (n == -EINTR)
+			continue;
 		if (n <= 0)
 			break;
 		fuse_session_process_buf(fs->session, &buf);
@@ -348,6 +354,17 @@ static int serve_until_told(struct npufs *fs)
 	pthread_join(watcher, NULL);
 	stop_engine(fs);
 	return 0;
+}
+
+/* Every open file of jobs/ is one of the spool too. */
+static void raise_file_limit(void)
+{
+	struct rlimit r;
+
+	if (getrlimit(RLIMIT_NOFILE, &r) == 0) {
+		r.rlim_cur = r.rlim_max;
+		setrlimit(RLIMIT_NOFILE, &r);
+	}
 }
 
 /* Before any thread: every thread inherits that signals go to the watcher. */
@@ -438,6 +455,7 @@ int main(int argc, char **argv)
 	fs.started = clock_wall();
 	fs.generation = (uint32_t)(fs.started / NS_PER_MS) | 1;
 	block_signals();
+	raise_file_limit();
 	notify_open();
 	if (open_store(&fs, cmd.store, &ops, &f) ||
 		mountpoint_prepare(cmd.mountpoint, &mountpoint, &f) ||
