@@ -368,15 +368,26 @@ static void publish_locked(struct job *j, struct job_ending *end, bool stored)
 	blob_put(take_ptr(j->order.request));
 }
 
+/* The file stays open only for a result that is read from it. */
+static struct spool_file *done_with_file_locked(struct job *j)
+{
+	bool needed = j->state == JOB_DONE && j->stored && j->out_size > JOB_OUT_IN_MEMORY;
+
+	return needed ? NULL : take_ptr(j->file);
+}
+
 static void publish(struct job *j, struct job_ending *end, bool stored)
 {
 	struct job_waiter *ripe;
+	struct spool_file *file;
 
 	lock_take(&j->lock);
 	publish_locked(j, end, stored);
+	file = done_with_file_locked(j);
 	ripe = take_ripe_locked(j);
 	lock_drop(&j->lock);
 	wake_all(ripe);
+	spool_file_put(file);
 }
 
 /* Only the thread that ends the job has the digest now. */

@@ -40,6 +40,7 @@ enum job_result { JOB_OUT, JOB_ERR, JOB_STREAM };
 struct job;
 struct record_run;
 struct spool;
+struct spool_file;
 
 /* Somebody who waits for a job; embedded by the owner. wake() is called once, without any lock,
  * from the thread that made the wait end; after it the job no longer knows the waiter. */
@@ -133,6 +134,8 @@ void job_set_request_id(struct job *j, const char *id);
 void job_set_model(struct job *j, const char *alias, const char *sha256);
 void job_set_lines(struct job *j, const struct run_lines *lines);
 
+/* Its file in the spool, which is open already: it need not be opened until the job has ended. */
+void job_use_file(struct job *j, struct spool_file *file);
 /* The request's bytes, the caller's count; once. Of a batch none: it is read piece by piece. */
 int job_content(struct job *j, struct blob **ret);
 ssize_t job_read_request(struct job *j, uint64_t offset, char *ret, size_t size);

@@ -28,7 +28,7 @@ static int open_file(struct job *j, struct spool_file **ret)
 }
 
 /* It need not be opened again; a large result is read from it also when it has no name any more. */
-static void keep_open(struct job *j, struct spool_file *file)
+void job_use_file(struct job *j, struct spool_file *file)
 {
 	lock_take(&j->lock);
 	if (!j->file)
@@ -98,7 +98,7 @@ int job_store_end(struct job *j, const struct job_ending *end)
 	if (!err)
 		err = spool_put_run(file, &r);
 	if (!err && r.view.out_size > JOB_OUT_IN_MEMORY)
-		keep_open(j, file);
+		job_use_file(j, file);
 	spool_file_put(file);
 	return err;
 }
@@ -206,7 +206,7 @@ ssize_t job_read_request(struct job *j, uint64_t offset, char *ret, size_t size)
 		return 0;
 	if (size > j->request_size - offset)
 		size = (size_t)(j->request_size - offset);
-	n = spool_read(j->file, offset, ret, size);
+	n = job_store_read(j, offset, ret, size);
 	if (n > 0)
 		digest_request(j, offset, ret, (size_t)n);
 	return n;
@@ -216,7 +216,14 @@ ssize_t job_read_request(struct job *j, uint64_t offset, char *ret, size_t size)
 
 int job_store_append(struct job *j, uint64_t size, const char *text, size_t len)
 {
-	return spool_write(j->file, j->request_size + size, text, len);
+	struct spool_file *file;
+	int err = open_file(j, &file);
+
+	if (err)
+		return err;
+	err = spool_write(file, j->request_size + size, text, len);
+	spool_file_put(file);
+	return err;
 }
 
 /* What ends a line that was answered well; see core/batch.c, which writes it. */
@@ -253,7 +260,7 @@ static int scan_answers(struct job *j, struct sha256 *digest, uint64_t *ret_size
 
 		if (!room)
 			return -ENOMEM;
-		n = spool_read(j->file, j->request_size + size + b.len, room, CHUNK);
+		n = job_store_read(j, j->request_size + size + b.len, room, CHUNK);
 		if (n <= 0)
 			break;
 		b.len += (size_t)n;
@@ -277,7 +284,7 @@ int job_resume(struct job *j, struct run_lines *ret)
 	int err = !digest ? -ENOMEM : j->spool ? open_file(j, &file) : -EOPNOTSUPP;
 
 	if (!err)
-		keep_open(j, file);
+		job_use_file(j, file);
 	spool_file_put(file);
 	if (!err)
 		err = scan_answers(j, digest, &size, &lines);
@@ -370,7 +377,7 @@ static int verify(struct job *j, struct spool_file *file)
 		return -EIO;
 	if (j->out_size > JOB_OUT_IN_MEMORY) {
 		buf_done(out);
-		keep_open(j, file);
+		job_use_file(j, file);
 	}
 	return 0;
 }

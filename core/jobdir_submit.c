@@ -306,6 +306,8 @@ static void hand_over(struct jobdir *d, struct tree_node *n, struct job_order *o
 {
 	int err = n->taken ? 0 : jobdir_take(d, n, order);
 
+	if (!err && n->file && !spool_is_crowded(d->spool))
+		job_use_file(n->job, n->file);
 	if (err)
 		fault_set(why, err, "make room in the store, then write it again",
 			"the request could not be kept: %s", strerror(-err));
