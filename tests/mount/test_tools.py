@@ -32,8 +32,8 @@ def folder_of_requests(path):
 
 def filled(m, name):
     """Were the two requests of such a folder run, once each?"""
-    equal(m.list(name), ["a.out", "a.status", "a.txt", "notes", "sub"], name)
     ran(m, 2, **{name + "/a": "one\n", name + "/sub/b": "x\n"})
+    equal(m.list(name), ["a.out", "a.status", "a.txt", "notes", "sub"], name)
     equal(os.stat(m.job(name + "/a.txt")).st_mtime, 1000, "time")
     equal(read(m.job(name + "/notes")), "plain", "the plain file")
 
