@@ -224,7 +224,6 @@ static void create__names_that_are_taken_or_not_for_users(void **state)
 	assert_int_equal(jobdir_create(d, &alice, ROOT, "a.txt", 0600, O_WRONLY | O_EXCL, &a, &f),
 		-EEXIST);
 	assert_int_equal(open_as(&alice, "b.out", O_WRONLY | O_CREAT, &f), -EPERM);
-	assert_int_equal(open_as(&alice, "b.jsonl", O_WRONLY | O_CREAT, &f), -EOPNOTSUPP);
 	assert_int_equal(open_as(&alice, "b\n", O_WRONLY | O_CREAT, &f), -EINVAL);
 	assert_int_equal(jobdir_mkdir(d, &alice, ROOT, "b.txt", 0755, &a), -EPERM);
 	assert_int_equal(jobdir_mkdir(d, &alice, ROOT, "b.out", 0755, &a), -EPERM);
