@@ -414,10 +414,10 @@ static void list__entry_by_entry_while_removing__complete(void **state)
 
 /* --- everything at once ----------------------------------------------------------------------- */
 
-static void *user(void *arg)
+/* One thread, as the file system's; the device's runs beside it. */
+static void use(unsigned seed)
 {
 	static const char *const names[] = { "a.json", "b.json", "a.txt", "tmp", "x", "c.json" };
-	unsigned seed = (unsigned)(uintptr_t)arg;
 	const struct cred c = { 1000, 1000, 2, NULL, NULL };
 
 	for (int i = 0; i < 400; i++) {
@@ -451,19 +451,15 @@ static void *user(void *arg)
 			jobdir_forget(d, a.ref.id, 1);
 		}
 	}
-	return NULL;
 }
 
 static void everything__at_once__nothing_left(void **state)
 {
 	static const char *const names[] = { "a.json", "b.json", "a.txt", "tmp", "x", "c.json" };
-	pthread_t t[4];
 
 	(void)state;
-	for (uintptr_t i = 0; i < 4; i++)
-		pthread_create(&t[i], NULL, user, (void *)(i + 1));
-	for (int i = 0; i < 4; i++)
-		pthread_join(t[i], NULL);
+	for (unsigned i = 0; i < 4; i++)
+		use(i + 1);
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
 		rm(&alice, names[i]);
 	check_usage(0, 0);
