@@ -244,6 +244,34 @@ def test_files__of_another_user__only_with_his_leave():
         equal(json.loads(m.out("b"))["outputs"][0]["data"], [1], "with leave")
 
 
+def test_files__changed_while_the_request_waits__as_they_are_when_it_runs():
+    with Models("sim_delay=500ms", "max_active=1", models=("dates", "xor")) as m:
+        for name in ("x.npy", "y.npy", "z.npy"):
+            write(m.job(name), npy(ONES))
+        m.put("first.txt", "3 Mar 2024")
+        for stem in ("x", "y", "z"):
+            m.put(stem + ".json", body({"name": "x", "file": stem + ".npy"}))
+        write(m.job("x.npy"), npy(ONE_ZERO))
+        os.unlink(m.job("y.npy"))
+        write(m.job(".new"), npy(ONE_ZERO))
+        os.rename(m.job(".new"), m.job("z.npy"))
+        equal(m.state("x"), "queued", "too late for this test")
+        equal(json.loads(m.out("x"))["outputs"][0]["data"], [1], "written anew")
+        for stem in ("y", "z"):
+            text = told(m, stem)
+            assert stem + ".npy" in text, text
+
+
+def test_files__of_another_group__not_by_who_wrote_the_request():
+    """Who closes or runs a request is not its owner: only the owner as the file names him counts."""
+    harness.need_root()
+    with Models(models=("xor",)) as m:
+        as_user(U2, write, m.job("x.npy"), npy(ONE_ZERO))
+        os.chmod(m.job("x.npy"), 0o640)
+        as_user(U1, m.send, "a.json", body({"name": "x", "file": "x.npy"}), groups=(U2,))
+        assert "x.npy" in told(m, "a"), "read by another group of the writer"
+
+
 def test_files__of_the_requests_own_folder__not_of_another():
     with Models(models=("xor",)) as m:
         os.mkdir(m.job("sub"))
