@@ -11,23 +11,32 @@
 #include "core/metrics.h"
 #include "core/verdict.h"
 
-bool engine_has_room(struct engine *e)
+static bool device_has_room(struct engine *e)
 {
-	if (!e->generation || e->n_active >= e->config.max_active)
-		return false;
 	return e->model.manifest->kind != MANIFEST_LLM || device_kv_can_allocate(e->device);
 }
 
-static void let_go(struct engine *e, const struct job *j)
+bool engine_has_room(struct engine *e)
+{
+	return e->generation && e->n_active < e->config.max_active && device_has_room(e);
+}
+
+static void let_go_locked(struct engine *e, const struct job *j)
 {
 	size_t i = 0;
 
-	lock_take(&e->lock);
+	lock_assert_held(&e->lock);
 	while (e->held[i] != j)
 		i++;
 	e->held[i] = e->held[--e->running];
 	if (e->draining && !e->running && !e->queued)
 		lock_cond_signal(&e->idle);
+}
+
+static void let_go(struct engine *e, const struct job *j)
+{
+	lock_take(&e->lock);
+	let_go_locked(e, j);
 	lock_drop(&e->lock);
 }
 
@@ -220,7 +229,8 @@ void engine_begin(struct engine *e, struct job *j)
 		fail_job(e, j, &f);
 		return;
 	}
-	e->active[e->n_active++] = (struct active){ .job = j, .run = run };
+	e->active[e->n_active++] =
+		(struct active){ .job = j, .run = run, .lines_done = run->lines.done };
 }
 
 /* --- end -------------------------------------------------------------------------------------- */
@@ -267,6 +277,15 @@ static int append(struct engine *e, struct job *j, const struct buf *piece)
 			  : 0;
 }
 
+/* A line that went well shows as much as a job that did. */
+static void note_lines(struct engine *e, struct active *a)
+{
+	if (a->run->lines.done > a->lines_done)
+		e->recoveries = 0;
+	a->lines_done = a->run->lines.done;
+	job_set_lines(a->job, &a->run->lines);
+}
+
 static enum step step_one(struct engine *e, struct active *a, struct step_fault *f)
 {
 	AUTO_BUF struct buf piece = BUF_INIT;
@@ -282,7 +301,7 @@ static enum step step_one(struct engine *e, struct active *a, struct step_fault 
 	health_note_progress(e->health);
 	a->tries = 0;
 	if (job_format(a->job) == JOB_FORMAT_BATCH)
-		job_set_lines(a->job, &a->run->lines);
+		note_lines(e, a);
 	err = append(e, a->job, &piece);
 	if (!err)
 		return s;
@@ -297,26 +316,33 @@ static void free_run(void *run)
 	r->ops->free(r); /* between two lines it holds nothing on the device */
 }
 
-/* A batch between two lines lets others go first: it queues again among its user's jobs. True when
- * nobody waits. */
-static bool keeps_turn(struct engine *e, size_t i)
+/* Its count passes to the queue at once: whoever takes the job out there may drop it. */
+static bool yield_turn(struct engine *e, const struct active *a, bool room)
 {
-	struct active a = e->active[i];
-	bool alone;
+	bool yielded;
 
 	lock_take(&e->lock);
-	alone = !e->queued || queue_push(&e->queues[e->current], job_queue_item(a.job));
-	if (!alone) {
+	yielded = (e->queued || !room) &&
+		queue_push(&e->queues[e->current], job_queue_item(a->job)) == 0;
+	if (yielded) {
 		e->queued++;
-		job_park(a.job, a.run, free_run);
+		job_park(a->job, a->run, free_run);
+		let_go_locked(e, a->job);
 	}
 	lock_drop(&e->lock);
-	if (alone)
+	return yielded;
+}
+
+/* A batch between two lines lets others go first: it queues again among its user's jobs. So it does
+ * while the device has no room; when nobody has it, that is seen before the next one begins. True
+ * when it stays. */
+static bool keeps_turn(struct engine *e, size_t i)
+{
+	if (!yield_turn(e, &e->active[i], device_has_room(e)))
 		return true;
 	for (size_t k = i + 1; k < e->n_active; k++)
 		e->active[k - 1] = e->active[k];
 	e->n_active--;
-	let_go(e, a.job);
 	return false;
 }
 

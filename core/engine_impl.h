@@ -28,7 +28,8 @@
 struct active {
 	struct job *job; /* counted */
 	struct run *run;
-	unsigned tries; /* of its next step */
+	unsigned tries;      /* of its next step */
+	uint64_t lines_done; /* of a batch, when it was looked at last */
 };
 
 struct engine {

@@ -64,7 +64,9 @@ static inline int prepare(void **state)
 		.max_active = 2,
 		.queue_limit = 1000,
 		.user_limit = 1000,
-		.output_bytes = 1 << 20 };
+		.output_bytes = 1 << 20,
+		.batch_bytes = 1 << 20,
+		.file_bytes = 1 << 20 };
 	limits = (struct jobdir_limits){ .files = 10000,
 		.bytes = 1 << 20,
 		.user_files = 10000,

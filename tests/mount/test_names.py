@@ -227,14 +227,6 @@ def test_results__removed_by_hand__gone_until_the_next_run():
         equal(m.list(), [], "after rm")
 
 
-def test_batch__jsonl__not_offered():
-    """A batch is refused as such, not taken for a file."""
-    with Mount() as m:
-        equal(m.send("b.jsonl", REQUEST + "\n"), errno.EOPNOTSUPP, "create")
-        m.put("b", REQUEST)
-        equal(errno_of(os.rename, m.job("b"), m.job("b.jsonl")), errno.EOPNOTSUPP, "rename")
-
-
 def test_bytes__not_text__refused():
     """Names are UTF-8 without control characters."""
     with Mount() as m:
