@@ -149,6 +149,18 @@ static int check_own_to_line(const struct request *req, const struct json_value 
 		field);
 }
 
+/* They would have to stay as they are until the line's turn comes. */
+static int check_no_files(const struct request *req, const struct json_value *object,
+	struct fault *f)
+{
+	for (size_t i = 0; i < req->n_inputs; i++)
+		if (req->inputs[i].file)
+			return fault_at(f, -EINVAL, "inputs",
+				(long)json_offset(json_member(object, "inputs")),
+				"give \"data\" instead", "a line of a batch cannot name a file");
+	return 0;
+}
+
 static int check_model(const struct request *req, const char *model,
 	const struct json_value *object, struct fault *f)
 {
@@ -169,6 +181,8 @@ static int read_request(const struct json_value *object, const char *model, stru
 
 	if (!err)
 		err = check_own_to_line(req, object, f);
+	if (!err)
+		err = check_no_files(req, object, f);
 	if (!err)
 		err = check_model(req, model, object, f);
 	if (err)

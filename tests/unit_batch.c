@@ -87,6 +87,8 @@ static void parse__bad_lines__refused_with_place_and_id(void **state)
 			"whole batch" },
 		{ "{\"prompt\":\"a\",\"stream\":true}", NULL, false, -EINVAL, 23, "stream",
 			"whole batch" },
+		{ "{\"inputs\":[{\"name\":\"x\",\"file\":\"x.npy\"}]}", NULL, false, -EINVAL, 10,
+			"inputs", "cannot name a file" },
 		{ "{\"prompt\":\"a\",\"model\":\"n\"}", NULL, false, -EINVAL, 22, "model",
 			"\"n\"; this batch is for \"m\"" },
 		{ "{\"prompt\":\"a\",\"model_alias\":\"n\"}", NULL, false, -EINVAL, 28,
