@@ -1,4 +1,5 @@
-/* Reading the spool at the start. Nothing found in it is fatal: what cannot be an entry is moved to
+/* Reading the spool at the start: folder by folder, the files of one by several threads, then they are
+ * given away in order by one. Nothing found in it is fatal: what cannot be an entry is moved to
  * aside/, where it disturbs nobody and nothing of it is lost; links are not followed. Only what the
  * spool itself left is removed: entries made ahead and never used. */
 #include <dirent.h>
@@ -16,13 +17,35 @@
 #include "core/spool/disk.h"
 #include "core/spool/spool_impl.h"
 
+#define READERS_MAX 4
+/* Fewer files than this for each: a thread is not worth it. */
+#define READER_FILES 64
+#define PAGE_BYTES   4096
+
+/* What a file was found to be. */
+struct found {
+	struct spool_entry entry;
+	bool spare;
+};
+
 struct load {
 	struct spool *s;
 	int (*each)(void *context, const struct spool_entry *e);
 	void *context;
 	uint64_t strange, last_id, last_job;
-	uint64_t *ids; /* of one folder */
+	/* of one folder */
+	int folder;
+	uint64_t *ids;
+	struct found *found;
 	size_t n_ids;
+	unsigned cores;
+};
+
+/* Reads the files [from, to) of the folder. */
+struct reader {
+	pthread_t thread;
+	const struct load *l;
+	size_t from, to;
 };
 
 /* Decimal, as it is written here; false for any other name. */
@@ -62,19 +85,36 @@ static bool is_spare(const char *head, ssize_t n)
 		memcmp(head, SPOOL_SPARE_MARK, sizeof SPOOL_SPARE_MARK - 1) == 0;
 }
 
-static void read_entry(int fd, struct spool_entry *e, bool *ret_spare)
+/* A file that ends within a page has told its size by that. */
+static int size_of(int fd, ssize_t n, uint64_t *ret)
 {
-	char head[RECORD_SIZE] = "";
-	ssize_t n = disk_read(fd, head, sizeof head, 0);
 	struct stat st;
 
-	*ret_spare = is_spare(head, n);
-	e->damaged = n < 0 || fstat(fd, &st) < 0 || !record_get_node(head, &e->node) ||
+	if (n < PAGE_BYTES) {
+		*ret = (uint64_t)n;
+		return 0;
+	}
+	if (fstat(fd, &st) < 0)
+		return -errno;
+	*ret = (uint64_t)st.st_size;
+	return 0;
+}
+
+static void read_entry(int fd, struct spool_entry *e, bool *ret_spare)
+{
+	char page[PAGE_BYTES];
+	ssize_t n = disk_read(fd, page, sizeof page, 0);
+	uint64_t size = 0;
+
+	if (n >= 0 && n < RECORD_SIZE)
+		memset(page + n, 0, (size_t)(RECORD_SIZE - n));
+	*ret_spare = is_spare(page, n);
+	e->damaged = n < 0 || size_of(fd, n, &size) || !record_get_node(page, &e->node) ||
 		e->node.id != e->id;
 	if (e->damaged)
 		return;
-	e->has_run = record_get_run(head + RECORD_NODE_SIZE, &e->run);
-	e->size = st.st_size > RECORD_SIZE ? (uint64_t)st.st_size - RECORD_SIZE : 0;
+	e->has_run = record_get_run(page + RECORD_NODE_SIZE, &e->run);
+	e->size = size > RECORD_SIZE ? size - RECORD_SIZE : 0;
 }
 
 static void note_numbers(struct load *l, const struct spool_entry *e)
@@ -85,29 +125,69 @@ static void note_numbers(struct load *l, const struct spool_entry *e)
 		l->last_job = e->node.job;
 }
 
-static int load_entry(struct load *l, int folder, uint64_t id)
+static void find_entry(int folder, uint64_t id, struct found *ret)
 {
-	struct spool_entry e = { .id = id };
 	char name[24];
-	bool spare;
 	int fd;
 
+	ret->entry = (struct spool_entry){ .id = id };
+	ret->spare = false;
 	snprintf(name, sizeof name, "%" PRIu64, id);
 	fd = disk_open(folder, name, O_RDONLY);
 	if (fd < 0) { /* it was listed as a file just now */
-		e.damaged = true;
-		return l->each(l->context, &e);
+		ret->entry.damaged = true;
+		return;
 	}
-	read_entry(fd, &e, &spare);
+	read_entry(fd, &ret->entry, &ret->spare);
 	close(fd);
-	note_numbers(l, &e);
-	if (spare) {
-		spool_remove(l->s, id);
+}
+
+static int give_entry(struct load *l, const struct found *found)
+{
+	const struct spool_entry *e = &found->entry;
+
+	note_numbers(l, e);
+	if (found->spare) {
+		spool_remove(l->s, e->id);
 		return 0;
 	}
-	if (e.damaged)
-		spool_set_aside(l->s, id);
-	return l->each(l->context, &e);
+	if (e->damaged)
+		spool_set_aside(l->s, e->id);
+	return l->each(l->context, e);
+}
+
+/* --- the readers ------------------------------------------------------------------------------ */
+
+static void *read_share(void *reader)
+{
+	const struct reader *r = reader;
+
+	for (size_t i = r->from; i < r->to; i++)
+		find_entry(r->l->folder, r->l->ids[i], &r->l->found[i]);
+	return NULL;
+}
+
+/* The first share is read here; so is that of a thread that cannot be had. */
+static void find_all(const struct load *l)
+{
+	struct reader readers[READERS_MAX];
+	bool started[READERS_MAX] = { false };
+	size_t n = 1 + l->n_ids / READER_FILES;
+
+	if (n > l->cores)
+		n = l->cores;
+	for (size_t i = n; i-- > 0;) {
+		readers[i] = (struct reader){ .l = l,
+			.from = l->n_ids * i / n,
+			.to = l->n_ids * (i + 1) / n };
+		started[i] =
+			i > 0 && !pthread_create(&readers[i].thread, NULL, read_share, &readers[i]);
+		if (!started[i])
+			read_share(&readers[i]);
+	}
+	for (size_t i = 1; i < n; i++)
+		if (started[i])
+			pthread_join(readers[i].thread, NULL);
 }
 
 /* --- one folder ------------------------------------------------------------------------------- */
@@ -161,8 +241,10 @@ static int load_folder(struct load *l, uint64_t number)
 		return 0;
 	}
 	list_folder(l, dir, number);
+	l->folder = fd;
+	find_all(l);
 	for (size_t i = 0; !err && i < l->n_ids; i++)
-		err = load_entry(l, fd, l->ids[i]);
+		err = give_entry(l, &l->found[i]);
 	closedir(dir);
 	if (!l->n_ids && !l->s->readonly)
 		unlinkat(l->s->dir, name, AT_REMOVEDIR);
@@ -239,16 +321,25 @@ int spool_look(struct spool *s, uint64_t id, struct spool_entry *ret)
 	return ret->damaged ? -EIO : 0;
 }
 
+static unsigned reader_count(void)
+{
+	long cores = sysconf(_SC_NPROCESSORS_ONLN);
+
+	return cores < 1 ? 1 : cores > READERS_MAX ? READERS_MAX : (unsigned)cores;
+}
+
 int spool_load(struct spool *s, int (*each)(void *context, const struct spool_entry *e),
 	void *context, uint64_t *ret_strange)
 {
-	struct load l = { .s = s, .each = each, .context = context };
+	struct load l = { .s = s, .each = each, .context = context, .cores = reader_count() };
 	AUTO_FREE uint64_t *folders = NULL, *ids = NULL;
+	AUTO_FREE struct found *found = NULL;
 	size_t n = 0;
 	int err;
 
 	ids = l.ids = malloc(SPOOL_FOLDER_FILES * sizeof *ids);
-	err = ids ? list_folders(&l, &folders, &n) : -ENOMEM;
+	found = l.found = malloc(SPOOL_FOLDER_FILES * sizeof *found);
+	err = ids && found ? list_folders(&l, &folders, &n) : -ENOMEM;
 	for (size_t i = 0; !err && i < n; i++)
 		err = load_folder(&l, folders[i]);
 	raise_to(&s->next_id, l.last_id);

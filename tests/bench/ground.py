@@ -3,10 +3,12 @@
 import os
 import re
 import select
+import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
+import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(os.path.dirname(HERE), "mount"))
@@ -138,6 +140,39 @@ class Stories(harness.Mount):
         super().start()
         harness.until(lambda: os.path.exists(self.path + "/ready"), 20, "the model is ready")
         return self
+
+
+class Filled(harness.Mount):
+    """An npufs mount, device=null, whose spool holds so many finished jobs, on a tmpfs."""
+
+    LIMITS = "max_files=100000000,max_bytes=1T,user_files=100000000,user_bytes=1T"
+
+    def __init__(self, count, *options):
+        super().__init__(self.LIMITS, *options)
+        self.count, self.wait = count, False
+        self.start_seconds = 0
+
+    def start(self):
+        """Fill the spool, and start the daemon; how long it takes to serve is noted."""
+        harness.ok(["mount", "-t", "tmpfs", "-o", "size=90%,nr_inodes=0,mode=755", "spool", self.store])
+        os.mkdir(os.path.join(self.store, "models"))
+        harness.ok([harness.tool("fill_spool"), self.store, str(self.count)], STEP_LIMIT * 4)
+        begin = time.monotonic()
+        super().start()
+        harness.until(self.serves, STEP_LIMIT, "the daemon serves")
+        self.start_seconds = time.monotonic() - begin
+        return self
+
+    def clear(self):
+        """Leave nothing behind, and no memory taken."""
+        super().clear()
+        harness.run(["umount", "-l", self.store])
+        shutil.rmtree(self.dir, ignore_errors=True)
+
+
+def on_tmpfs(*options):
+    """An npufs mount, device=null, whose store is on a tmpfs: the disk costs nothing."""
+    return Filled(0, *options)
 
 
 def resident(mount, key="Anonymous"):

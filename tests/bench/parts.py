@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import random
 import re
 import statistics
 import subprocess
@@ -31,11 +32,12 @@ def against(o, ours, other, what, aim):
 
 def floor(o):
     """One job's file operations against the kernel's floor, without and with waiting readers."""
-    with ground.Floor() as kernel, ground.null() as mount:
-        def compare(what):
-            against(o, mount.jobs, kernel.path, f"floor, {what}", "<= 1.15")
+    with ground.Floor() as kernel, ground.null() as disk, ground.on_tmpfs() as mount:
+        def compare(what, ours=mount):
+            against(o, ours.jobs, kernel.path, f"floor, {what}", "<= 1.15")
 
-        compare("nobody waits")
+        compare("store on a disk", disk)
+        compare("store on a tmpfs")
         with ground.Readers(mount, o.count, "read") as readers:
             compare(f"{o.count} results open")
             readers.start()
@@ -45,13 +47,84 @@ def floor(o):
             compare(f"{o.count} results polled")
 
 
+# --- a spool of a million jobs -------------------------------------------------------------------
+
+
+def timed(action):
+    """Microseconds of action()."""
+    start = time.perf_counter()
+    action()
+    return (time.perf_counter() - start) * 1e6
+
+
+def entry_listed(mount):
+    """Microseconds an entry of a whole listing, as ls -f reads it, after a change."""
+    count = 0
+    mount.put("changes")
+    os.unlink(mount.job("changes"))
+
+    def listed():
+        nonlocal count
+        with os.scandir(mount.jobs) as entries:
+            count = sum(1 for _ in entries)
+    return timed(listed) / max(count, 1)
+
+
+def steps(mount, count):
+    """Microseconds of stat (a name that was not asked for yet), create and finish, a job each."""
+    took = {"stat": 0.0, "create": 0.0, "finish": 0.0}
+
+    def end(stem):
+        mount.put(stem + ".txt", "hello\n")
+        mount.out(stem)
+
+    for i in range(count):
+        name = mount.job(f"old{random.randrange(mount.count)}.txt")
+        took["stat"] += timed(lambda n=name: os.stat(n))
+        took["create"] += timed(lambda i=i: os.close(os.open(
+            mount.job(f"c{i}.txt"), os.O_CREAT | os.O_EXCL | os.O_WRONLY)))
+        took["finish"] += timed(lambda i=i: end(f"f{i}"))
+    for i in range(count):
+        os.unlink(mount.job(f"c{i}.txt"))
+        os.unlink(mount.job(f"f{i}.txt"))
+    return {what: us / count for what, us in took.items()}
+
+
 def spool(o):
-    """One job's file operations among many finished jobs against those among few."""
-    limits = "max_files=100000000,max_bytes=1T"
-    with ground.null(limits) as few, ground.null(limits) as many:
-        for mount, total in ((few, o.few), (many, o.many)):
-            ground.run_jobs(mount.jobs, 4, total // 4, "each", "keep")
+    """Start, memory and single operations with a million finished jobs against a thousand."""
+    with ground.Filled(o.few) as few, ground.Filled(o.many) as many:
+        row(f"seconds to start with {o.many} jobs", f"{many.start_seconds:.1f}", "< 10")
+        row(f"bytes an idle job, of {o.many}",
+            f"{(ground.resident(many, 'Rss') - ground.resident(few, 'Rss')) / o.many:.0f}", "< 512")
+        large, small = ground.rounds_of(o.rounds, lambda: steps(many, o.jobs),
+                                        lambda: steps(few, o.jobs))
+        for what in ("stat", "create", "finish"):
+            compared(o, what, [x[what] for x in large], [x[what] for x in small])
         against(o, many.jobs, few.jobs, f"spool, {o.many} jobs / {o.few}", "<= 1.20")
+        entry_listed(few)
+        compared(o, "listing, an entry", *ground.rounds_of(
+            o.rounds, lambda: entry_listed(many),
+            lambda: statistics.mean(entry_listed(few) for _ in range(20))))
+
+
+def compared(o, what, large, small):
+    """The row of one operation."""
+    median, best = ground.ratio(large, small)
+    row(f"{what}, {o.many} jobs / {o.few}", f"{median:.2f}", "<= 1.20",
+        f"median; of minima {best:.2f} ({min(large):.1f} us / {min(small):.1f} us)")
+
+
+def cycles(o):
+    """Memory over many jobs that come, run and go."""
+    with ground.on_tmpfs() as mount:
+        def some():
+            ground.run_jobs(mount.jobs, 1, o.cycles // 10)
+
+        some()  # what is kept for good is there
+        ground.forget(mount)
+        growth = grown(mount, lambda: [some() for _ in range(9)])
+    row(f"bytes grown a job removed, of {o.cycles * 9 // 10}",
+        f"{growth / (o.cycles * 0.9):.1f}", "0", f"{growth / 1024:.0f} kB in all")
 
 
 # --- jobs a second -------------------------------------------------------------------------------
@@ -59,16 +132,18 @@ def spool(o):
 
 def jobs(o):
     """Jobs a second from the request's create to the result's last byte."""
-    ways = {"1 writer": (1, "each"), "4 writers": (4, "each"),
+    ways = {"1 writer": (1, "each"), "8 writers": (8, "each"),
             "1 writer, all requests before all results": (1, "all")}
-    with ground.null() as mount:
-        def measure(writers, order):
-            return writers * o.jobs / ground.run_jobs(mount.jobs, writers, o.jobs, order)
+    for options in ((), ("durable",), ("inotify",)):
+        with ground.null(*options) as mount:
+            def measure(writers, order):
+                return writers * o.jobs / ground.run_jobs(mount.jobs, writers, o.jobs, order)
 
-        rates = ground.rounds_of(o.rounds, *(lambda w=way: measure(*w) for way in ways.values()))
+            rates = ground.rounds_of(o.rounds,
+                                     *(lambda w=way: measure(*w) for way in ways.values()))
         for what, rate in zip(ways, rates):
-            row(f"jobs a second, {what}", f"{statistics.median(rate):.0f}", "",
-                f"median; best {max(rate):.0f}")
+            row(f"jobs a second, {what}" + "".join(f", -o {x}" for x in options),
+                f"{statistics.median(rate):.0f}", "", f"median; best {max(rate):.0f}")
 
 
 # --- tokens a second -----------------------------------------------------------------------------
@@ -254,9 +329,10 @@ def health(o):
 
 # Name: function, seconds it may take.
 PARTS = {
-    "floor": (floor, 120),
-    "spool": (spool, 120),
-    "jobs": (jobs, 40),
+    "floor": (floor, 160),
+    "spool": (spool, 300),
+    "cycles": (cycles, 120),
+    "jobs": (jobs, 120),
     "tokens": (tokens, 60),
     "memory": (memory, 90),
     "health": (health, 90),

@@ -7,8 +7,8 @@ ratio holds on a noisy machine; where other work takes every core, trust the rat
 more than the median. The status is 0 unless something is broken.
 
 Every part runs in a process, a mount namespace and a time limit of its own. BUILD names the build
-folder, LLAMA2C a llama2.c program to compare with, SLOW stretches the limits. A million jobs in the
-spool: SLOW=10 run.py -k spool --many 1000000.
+folder, LLAMA2C a llama2.c program to compare with, SLOW stretches the limits. The spool of a
+million jobs takes 4 GB of memory, on a tmpfs; --many 100000 is enough to see most of it.
 """
 
 import argparse
@@ -77,7 +77,8 @@ def arguments():
     parser.add_argument("--looks", type=int, default=200, help="looks at health a round")
     parser.add_argument("--busy", type=int, default=500, help="stories queued for a round of looks")
     parser.add_argument("--few", type=int, default=1000, help="finished jobs of the small spool")
-    parser.add_argument("--many", type=int, default=50000, help="and of the large one")
+    parser.add_argument("--many", type=int, default=1000000, help="and of the large one")
+    parser.add_argument("--cycles", type=int, default=100000, help="jobs that come and go")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     return parser.parse_args()
 
