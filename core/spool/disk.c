@@ -6,7 +6,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define FILE_MODE   0600
 #define FOLDER_MODE 0700
 
 int (*disk_watch)(enum disk_call call, int fd, const char *name);
@@ -23,14 +22,14 @@ int disk_mkdir(int at, const char *name)
 	return err ? err : mkdirat(at, name, FOLDER_MODE) < 0 ? -errno : 0;
 }
 
-int disk_create(int at, const char *name)
+int disk_create(int at, const char *name, mode_t mode)
 {
 	int err = step(DISK_CREATE, at, name);
 	int fd;
 
 	if (err)
 		return err;
-	fd = openat(at, name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, FILE_MODE);
+	fd = openat(at, name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
 	return fd < 0 ? -errno : fd;
 }
 
@@ -51,6 +50,13 @@ int disk_write(int fd, const void *bytes, size_t n, uint64_t offset)
 			done += (size_t)wrote;
 	}
 	return err;
+}
+
+int disk_chmod(int fd, mode_t mode)
+{
+	int err = step(DISK_CHMOD, fd, "");
+
+	return err ? err : fchmod(fd, mode) < 0 ? -errno : 0;
 }
 
 int disk_truncate(int fd, uint64_t size)

@@ -11,6 +11,7 @@ enum disk_call {
 	DISK_MKDIR,
 	DISK_CREATE,
 	DISK_WRITE,
+	DISK_CHMOD,
 	DISK_TRUNCATE,
 	DISK_RENAME,
 	DISK_UNLINK,
@@ -23,8 +24,9 @@ enum disk_call {
 extern int (*disk_watch)(enum disk_call call, int fd, const char *name);
 
 int disk_mkdir(int at, const char *name);
-/* Made anew (-EEXIST), for reading and writing. */
-int disk_create(int at, const char *name);
+/* Made anew (-EEXIST), for reading and writing by this descriptor; `mode` is for the others. */
+int disk_create(int at, const char *name, mode_t mode);
+int disk_chmod(int fd, mode_t mode);
 /* All of it, or an error; a part may then have been written. */
 int disk_write(int fd, const void *bytes, size_t n, uint64_t offset);
 int disk_truncate(int fd, uint64_t size);

@@ -77,15 +77,17 @@ int spool_make(struct spool *s, struct spool_file **ret)
 
 	spool_path(id, path);
 	if (!fd)
-		fd = disk_create(s->dir, path);
+		fd = disk_create(s->dir, path, SPOOL_MODE_NEW);
 	if (fd == -ENOENT) {
 		snprintf(folder, sizeof folder, "%" PRIu64, id / SPOOL_FOLDER_FILES);
 		err = disk_mkdir(s->dir, folder);
-		fd = err && err != -EEXIST ? err : disk_create(s->dir, path);
+		fd = err && err != -EEXIST ? err : disk_create(s->dir, path, SPOOL_MODE_NEW);
 	}
 	if (fd < 0)
 		return fd;
 	err = disk_write(fd, SPOOL_SPARE_MARK, sizeof SPOOL_SPARE_MARK - 1, 0);
+	if (!err)
+		err = disk_chmod(fd, SPOOL_MODE);
 	if (err) {
 		close(fd);
 		disk_unlink(s->dir, path);

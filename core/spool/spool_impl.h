@@ -18,7 +18,10 @@
 /* Syncing so many files or more at once: the whole disk is synced instead. */
 #define SPOOL_SYNC_ALL 32
 
+/* An entry made ahead holds the mark; until it does its mode tells it from one that was emptied. */
 #define SPOOL_SPARE_MARK "npufs-spare\n"
+#define SPOOL_MODE       0600
+#define SPOOL_MODE_NEW   0200
 
 struct spool_file {
 	struct spool *spool;

@@ -31,7 +31,7 @@ int spool_keep_numbers(struct spool *s, uint64_t id, uint64_t job)
 	if (s->readonly)
 		return s->readonly;
 	disk_unlink(s->dir, "numbers.new");
-	fd = disk_create(s->dir, "numbers.new");
+	fd = disk_create(s->dir, "numbers.new", SPOOL_MODE);
 	if (fd < 0)
 		return fd;
 	err = disk_write(fd, text, (size_t)n, 0);

@@ -125,6 +125,15 @@ static void note_numbers(struct load *l, const struct spool_entry *e)
 		l->last_job = e->node.job;
 }
 
+/* The end came while it was made: its owner may not even read it then. */
+static bool is_unfinished(int folder, const char *name)
+{
+	struct stat st;
+
+	return fstatat(folder, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode) &&
+		(st.st_mode & 07777) == SPOOL_MODE_NEW;
+}
+
 static void find_entry(int folder, uint64_t id, struct found *ret)
 {
 	char name[24];
@@ -134,12 +143,12 @@ static void find_entry(int folder, uint64_t id, struct found *ret)
 	ret->spare = false;
 	snprintf(name, sizeof name, "%" PRIu64, id);
 	fd = disk_open(folder, name, O_RDONLY);
-	if (fd < 0) { /* it was listed as a file just now */
-		ret->entry.damaged = true;
-		return;
-	}
-	read_entry(fd, &ret->entry, &ret->spare);
-	close(fd);
+	ret->entry.damaged = fd < 0; /* it was listed as a file just now */
+	if (fd >= 0)
+		read_entry(fd, &ret->entry, &ret->spare);
+	if (ret->entry.damaged && !ret->spare)
+		ret->spare = is_unfinished(folder, name);
+	files_close(&fd);
 }
 
 static int give_entry(struct load *l, const struct found *found)
