@@ -183,10 +183,11 @@ void job_set_model(struct job *j, const char *alias, const char *sha256)
 	lock_drop(&j->lock);
 }
 
-void job_set_shape(struct job *j, enum answer_shape shape)
+void job_set_refused(struct job *j, enum answer_shape shape, uint64_t request_size)
 {
 	lock_take(&j->lock);
 	j->order.shape = shape;
+	j->request_size = request_size;
 	lock_drop(&j->lock);
 }
 

@@ -145,8 +145,8 @@ int job_resume(struct job *j, struct run_lines *ret);
 
 /* The bytes of the n-th file that the request names, appended to `ret`. */
 int job_read_file(struct job *j, size_t n, uint64_t most, struct buf *ret);
-/* The form of its answers, where it ends without being queued. */
-void job_set_shape(struct job *j, enum answer_shape shape);
+/* What an order would tell, where it ends without being queued. */
+void job_set_refused(struct job *j, enum answer_shape shape, uint64_t request_size);
 
 /* What a run leaves with its job while others have their turn; freed with the job. */
 void job_park(struct job *j, void *run, void (*free_run)(void *run));

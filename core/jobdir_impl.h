@@ -120,7 +120,7 @@ int jobdir_take(struct jobdir *d, struct tree_node *n, const struct job_order *o
 void jobdir_submit(struct jobdir *d, struct tree_node *n, const struct jobdir_file *f);
 /* The folder's owner is told when the run ends (jobdir_on_end). */
 void jobdir_watch_end(struct jobdir *d, const struct tree_node *n);
-/* End the run that refuses its request. */
-void jobdir_refuse(struct job *j, const struct fault *why);
+/* End a run that was not queued. */
+void jobdir_refuse(struct tree_node *n, enum answer_shape shape, const struct fault *why);
 
 #endif

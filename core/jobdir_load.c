@@ -59,6 +59,7 @@ static int end_run(struct jobdir *d, struct tree_node *n, const struct record_ru
 		return -ENOMEM;
 	n->job_id = job_id(n->job);
 	n->handed = true;
+	job_set_refused(n->job, r ? r->view.shape : ANSWER_OWN, n->size);
 	job_end(n->job, JOB_FAILED, NULL, why);
 	jobdir_remember(d, n);
 	jobdir_keep(d, n); /* a disk that cannot be written is no reason not to start */
@@ -372,7 +373,7 @@ static int queue_again(struct jobdir *d, const struct queued *q)
 		return -ENOMEM;
 	order = order_again(d, &e.run);
 	if (e.run.names_files && find_files_again(d, n, &order, &f)) {
-		jobdir_refuse(n->job, &f);
+		jobdir_refuse(n, order.shape, &f);
 		jobdir_remember(d, n);
 		return 0;
 	}
@@ -382,7 +383,7 @@ static int queue_again(struct jobdir *d, const struct queued *q)
 		fault_set(&f, -ENOENT, "put it back, or write the request for another",
 			"the model \"%s\" is not there any more", e.run.view.model_alias);
 	if (order.model < 0 || engine_submit(d->engine, n->job, &order, &f))
-		jobdir_refuse(n->job, &f);
+		jobdir_refuse(n, order.shape, &f);
 	blob_put(order.files);
 	jobdir_remember(d, n);
 	return 0;

@@ -244,9 +244,10 @@ int jobdir_take(struct jobdir *d, struct tree_node *n, const struct job_order *o
 	return err;
 }
 
-void jobdir_refuse(struct job *j, const struct fault *why)
+void jobdir_refuse(struct tree_node *n, enum answer_shape shape, const struct fault *why)
 {
-	if (!job_end(j, JOB_FAILED, NULL, why))
+	job_set_refused(n->job, shape, n->size);
+	if (!job_end(n->job, JOB_FAILED, NULL, why))
 		return;
 	metrics_add(METRIC_REQUESTS_REFUSED, 1);
 	metrics_add_at(METRIC_JOBS_FINISHED, JOB_FAILED, 1);
@@ -316,7 +317,7 @@ static void hand_over(struct jobdir *d, struct tree_node *n, struct job_order *o
 	if (err == -EROFS && n->taken) /* the daemon stops: it runs after the next start */
 		job_leave(n->job, why);
 	else if (err)
-		jobdir_refuse(n->job, why);
+		jobdir_refuse(n, order->shape, why);
 }
 
 void jobdir_submit(struct jobdir *d, struct tree_node *n, const struct jobdir_file *f)
@@ -329,12 +330,10 @@ void jobdir_submit(struct jobdir *d, struct tree_node *n, const struct jobdir_fi
 	n->dirty = false;
 	n->handed = true;
 	jobdir_watch_end(d, n);
-	if (order_of(d, n, f, &order, &why)) {
-		job_set_shape(n->job, order.shape);
-		jobdir_refuse(n->job, &why);
-	} else {
+	if (order_of(d, n, f, &order, &why))
+		jobdir_refuse(n, order.shape, &why);
+	else
 		hand_over(d, n, &order, &why);
-	}
 	blob_put(order.request);
 	blob_put(order.files);
 	jobdir_remember(d, n);

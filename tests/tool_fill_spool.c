@@ -77,7 +77,7 @@ int main(int argc, char **argv)
 		fprintf(stderr, "usage: tool_fill_spool STORE N\n");
 		return 2;
 	}
-	fail_if(spool_open(argv[1], &s, &f), f.reason);
+	fail_if(spool_open(argv[1], SPOOL_USE, &s, &f), f.reason);
 	for (long i = 0; i < atol(argv[2]); i++)
 		add(s, i);
 	spool_close(s);

@@ -253,6 +253,12 @@ class Mount:
             raise AssertionError("the daemon does not stop") from None
         equal(got, status, f"the daemon's exit status; its log: {read(self.log)[-4000:]}")
 
+    def kill(self):
+        """The daemon ends at once; its mount is cleared."""
+        self.proc.kill()
+        self.proc.wait()
+        ok(["umount", "-l", self.path])
+
     def clear(self):
         """Leave nothing behind."""
         if self.proc and self.proc.poll() is None:

@@ -3,7 +3,6 @@
 import errno
 import json
 import os
-import signal
 import time
 
 import harness
@@ -198,19 +197,12 @@ def test_rm__in_the_middle__cancelled_and_nothing_left():
         equal(m.metric("npufs_jobs_running"), 0, "running")
 
 
-def kill(m):
-    """The daemon ends at once; its mount is cleared."""
-    m.proc.send_signal(signal.SIGKILL)
-    m.proc.wait()
-    harness.ok(["umount", "-l", m.path])
-
-
 def test_kill__in_the_middle__only_unanswered_lines_again():
     with Mount("sim_delay=10ms", "max_active=1") as m:
         m.put("b.jsonl", lines(60, max_new_tokens=8))
         until(lambda: counts(m, "b")[1] >= 20, 20, "a third")
         before = peek(m, "b")
-        kill(m)
+        m.kill()
         m.start()
         until(lambda: counts(m, "b")[1] >= before.count("\n"), 10, "goes on behind them")
         assert peek(m, "b").startswith(before), "the answers of before"
@@ -229,7 +221,7 @@ def test_kill__again_and_again__complete_in_the_end():
         as_user(U2, m.put, "b.jsonl", lines(100))
         for _ in range(4):
             time.sleep(0.3)
-            kill(m)
+            m.kill()
             m.start()
         equal(texts(answers(m, "a")), expected(100) + [(None, "EINVAL")])
         equal(texts(answers(m, "b")), expected(100))
