@@ -334,6 +334,8 @@ void jobdir_submit(struct jobdir *d, struct tree_node *n, const struct jobdir_fi
 		jobdir_refuse(n, order.shape, &why);
 	else
 		hand_over(d, n, &order, &why);
+	if (!n->taken) /* the times of its last writing */
+		jobdir_keep(d, n);
 	blob_put(order.request);
 	blob_put(order.files);
 	jobdir_remember(d, n);
