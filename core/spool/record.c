@@ -224,6 +224,23 @@ static bool read_word(const struct row *r, char *member, const char *text)
 	return false;
 }
 
+/* The largest magnitude that a member can hold. */
+static uint64_t most_of(enum kind kind, bool negative)
+{
+	switch (kind) {
+	case BOOL:
+		return !negative;
+	case U32:
+		return negative ? 0 : UINT32_MAX;
+	case I32:
+		return (uint64_t)INT32_MAX + negative;
+	case I64:
+		return (uint64_t)INT64_MAX + negative;
+	default:
+		return negative ? 0 : UINT64_MAX;
+	}
+}
+
 static bool read_value(const struct row *r, char *member, const char *text)
 {
 	bool negative;
@@ -237,7 +254,7 @@ static bool read_value(const struct row *r, char *member, const char *text)
 		strcpy(member, text);
 		return true;
 	}
-	if (!read_number(text, &negative, &n) || (negative && r->kind != I64 && r->kind != I32))
+	if (!read_number(text, &negative, &n) || n > most_of(r->kind, negative))
 		return false;
 	set_integer(r, member, negative ? -n : n);
 	return true;
