@@ -6,7 +6,6 @@
 #include <assert.h>
 #include <errno.h>
 #include <stddef.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -134,6 +133,15 @@ static char *put_number(char *to, bool negative, uint64_t magnitude)
 	while (magnitude /= 10);
 	while (n)
 		*to++ = digits[--n];
+	return to;
+}
+
+static char *put_check(char *to, uint64_t check)
+{
+	to = put_text(to, "check: ");
+	for (int shift = 60; shift >= 0; shift -= 4)
+		*to++ = "0123456789abcdef"[check >> shift & 15];
+	*to++ = '\n';
 	return to;
 }
 
@@ -277,8 +285,8 @@ static size_t put(const char *title, const struct row *rows, size_t n_rows, cons
 		else
 			*to++ = '\n';
 	}
-	to += snprintf(to, room - (size_t)(to - ret), "check: %016llx\n",
-		(unsigned long long)check_of(ret, (size_t)(to - ret)));
+	to = put_check(to, check_of(ret, (size_t)(to - ret)));
+	*to = '\0';
 	assert((size_t)(to - ret) < room);
 	return (size_t)(to - ret) + 1;
 }
@@ -307,7 +315,7 @@ static bool get(const char *title, const struct row *rows, size_t n_rows, const 
 {
 	char text[RECORD_RUN_SIZE + 1], *line, *end, *check;
 	size_t next = 0, title_len = strlen(title);
-	char want[32];
+	char want[32] = "";
 
 	memcpy(text, part, size);
 	text[size] = '\0';
@@ -315,8 +323,7 @@ static bool get(const char *title, const struct row *rows, size_t n_rows, const 
 	if (!check || strncmp(text, title, title_len) != 0)
 		return false;
 	check++;
-	snprintf(want, sizeof want, "check: %016llx\n",
-		(unsigned long long)check_of(text, (size_t)(check - text)));
+	put_check(want, check_of(text, (size_t)(check - text)));
 	if (strncmp(check, want, strlen(want)) != 0)
 		return false;
 	*check = '\0';
