@@ -260,7 +260,7 @@ static int find_ref(struct jobdir *d, const struct cred *c, struct jobdir_ref re
 
 	if (!n || !jobdir_shows(n, ref))
 		return -ESTALE;
-	if (!n->parent && n != tree_root(d->tree) && !n->opens)
+	if (!n->parent && !n->dir && !n->opens)
 		return -ESTALE; /* removed, not by who asks: a name that the kernel keeps leads here */
 	err = jobdir_search(c, n->parent);
 	if (!err)

@@ -12,6 +12,7 @@
 #include "core/clock.h"
 #include "core/crypto.h"
 #include "core/mem.h"
+#include "core/metrics.h"
 
 #define FIRST_BUCKETS 16
 
@@ -185,8 +186,12 @@ uint64_t tree_count(const struct tree *t)
 
 void tree_release(struct tree *t, struct tree_node *n)
 {
-	if (n->parent || n == t->root || n->lookups || n->opens || n->writers)
+	bool known = n->dir && n->lookups;
+
+	if (n->parent || n == t->root || known || n->opens || n->writers)
 		return;
+	if (n->lookups)
+		metrics_add(METRIC_INODES, -1);
 	ids_remove(t, n);
 	node_free(n);
 }

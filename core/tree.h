@@ -3,8 +3,10 @@
  * `a.txt` and `a.json` cannot both be there; everything else by its whole name. Not locked: its
  * owner is.
  *
- * A node is found by its id, which is its file's in the spool, for as long as it is linked, open or
- * known to the kernel; ids are never used again. */
+ * A node is found by its id, which is its file's in the spool, for as long as it is linked or open,
+ * and of a folder, which may be where somebody stands, as long as the kernel knows it. The kernel goes
+ * on knowing removed files by the names of their results until it needs the memory; a number that is
+ * not found tells it that there is nothing any more. Ids are never used again. */
 #ifndef NPUFS_CORE_TREE_H
 #define NPUFS_CORE_TREE_H
 
