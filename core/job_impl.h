@@ -1,5 +1,6 @@
 /* What the job's files share; nobody else includes it.
  *   job.c        states, ends, waiting, reading
+ *   job_read.c   what it shows
  *   job_store.c  its file in the spool
  *
  * An end has three parts: under the lock it is decided who ends the job (`ending`), without it what
@@ -75,6 +76,4 @@ int job_store_end(struct job *j, const struct job_ending *end);
 int job_store_append(struct job *j, uint64_t size, const char *text, size_t len);
 /* Bytes of a result that is only in the spool. */
 ssize_t job_store_read(struct job *j, uint64_t at, char *ret, size_t size);
-void job_look_locked(const struct job *j, struct job_view *v);
-
 #endif
