@@ -69,6 +69,26 @@ bool spool_is_crowded(const struct spool *s)
 
 /* --- entries ---------------------------------------------------------------------------------- */
 
+/* Under a name that is no entry's until it has its mark: an empty entry is a damaged one. */
+static int make_marked(struct spool *s, const char *path)
+{
+	char unmarked[SPOOL_PATH_SIZE + sizeof SPOOL_UNMARKED];
+	int fd, err;
+
+	snprintf(unmarked, sizeof unmarked, "%s" SPOOL_UNMARKED, path);
+	fd = disk_create(s->dir, unmarked);
+	if (fd < 0)
+		return fd;
+	err = disk_write(fd, SPOOL_SPARE_MARK, sizeof SPOOL_SPARE_MARK - 1, 0);
+	if (!err)
+		err = disk_rename(s->dir, unmarked, s->dir, path);
+	if (!err)
+		return fd;
+	close(fd);
+	disk_unlink(s->dir, unmarked);
+	return err;
+}
+
 int spool_make(struct spool *s, struct spool_file **ret)
 {
 	uint64_t id = atomic_fetch_add(&s->next_id, 1);
@@ -77,21 +97,13 @@ int spool_make(struct spool *s, struct spool_file **ret)
 
 	spool_path(id, path);
 	if (!fd)
-		fd = disk_create(s->dir, path);
+		fd = make_marked(s, path);
 	if (fd == -ENOENT) {
 		snprintf(folder, sizeof folder, "%" PRIu64, id / SPOOL_FOLDER_FILES);
 		err = disk_mkdir(s->dir, folder);
-		fd = err && err != -EEXIST ? err : disk_create(s->dir, path);
+		fd = err && err != -EEXIST ? err : make_marked(s, path);
 	}
-	if (fd < 0)
-		return fd;
-	err = disk_write(fd, SPOOL_SPARE_MARK, sizeof SPOOL_SPARE_MARK - 1, 0);
-	if (err) {
-		close(fd);
-		disk_unlink(s->dir, path);
-		return err;
-	}
-	return spool_file_new(s, id, fd, ret);
+	return fd < 0 ? fd : spool_file_new(s, id, fd, ret);
 }
 
 int spool_create(struct spool *s, struct spool_file **ret)

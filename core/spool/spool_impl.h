@@ -19,6 +19,7 @@
 #define SPOOL_SYNC_ALL 32
 
 #define SPOOL_SPARE_MARK "npufs-spare\n"
+#define SPOOL_UNMARKED   ".new" /* ends the name of one that has no mark yet */
 
 struct spool_file {
 	struct spool *spool;

@@ -81,7 +81,7 @@ static void note_numbers(struct load *l, const struct spool_entry *e)
 {
 	if (e->id > l->last_id)
 		l->last_id = e->id;
-	if (!e->damaged && e->node.job > l->last_job)
+	if (e->node.job > l->last_job)
 		l->last_job = e->node.job;
 }
 
@@ -94,6 +94,7 @@ static int load_entry(struct load *l, int folder, uint64_t id)
 
 	snprintf(name, sizeof name, "%" PRIu64, id);
 	fd = disk_open(folder, name, O_RDONLY);
+	note_numbers(l, &e);
 	if (fd < 0) { /* it was listed as a file just now */
 		e.damaged = true;
 		return l->each(l->context, &e);
@@ -128,6 +129,26 @@ static bool is_file(int at, const struct dirent *d)
 	return fstatat(at, d->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode);
 }
 
+/* An entry that was being made ahead: "ID.new". */
+static bool is_unmarked(const char *name)
+{
+	const char *dot = strchr(name, '.');
+	char id[24];
+	uint64_t n;
+
+	if (!dot || strcmp(dot, SPOOL_UNMARKED) != 0 || (size_t)(dot - name) >= sizeof id)
+		return false;
+	memcpy(id, name, (size_t)(dot - name));
+	id[dot - name] = '\0';
+	return read_number(id, &n);
+}
+
+static void remove_unmarked(struct load *l, int at, const char *name)
+{
+	if (!l->s->readonly)
+		disk_unlink(at, name);
+}
+
 static void list_folder(struct load *l, DIR *dir, uint64_t number)
 {
 	const struct dirent *d;
@@ -140,6 +161,8 @@ static void list_folder(struct load *l, DIR *dir, uint64_t number)
 		if (l->n_ids < SPOOL_FOLDER_FILES && is_file(dirfd(dir), d) &&
 			read_number(d->d_name, &id) && id / SPOOL_FOLDER_FILES == number)
 			l->ids[l->n_ids++] = id;
+		else if (is_unmarked(d->d_name) && is_file(dirfd(dir), d))
+			remove_unmarked(l, dirfd(dir), d->d_name);
 		else
 			set_strange_aside(l, dirfd(dir), d->d_name);
 	}
