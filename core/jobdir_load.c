@@ -92,11 +92,12 @@ static uint64_t stored_size(const struct job_view *v)
 	return v->request_size + v->out_size + (v->stream_apart ? v->stream_size : 0);
 }
 
+/* Nothing was ever put behind a request that was refused: what is there is the request. */
 static int settle_ended(struct load *l, struct tree_node *n, const struct spool_entry *e)
 {
 	const struct job_view *v = &e->run.view;
 
-	n->size = v->request_size < e->size ? v->request_size : e->size;
+	n->size = v->queued && v->request_size < e->size ? v->request_size : e->size;
 	if (e->size < stored_size(v))
 		return fail_run(l->d, n, &e->run, -EIO, "what the spool has of it is damaged",
 			"write the request again");
