@@ -290,8 +290,13 @@ static void part_of(const char *lines, char *ret, size_t size)
 static void put_node__plain_file__is_that_text(void **state)
 {
 	char part[RECORD_NODE_SIZE], want[RECORD_NODE_SIZE];
-	struct record_node n = { .id = 5, .folder = 1, .name = "a.txt", .uid = 1000, .mode = 384,
-		.mtime = -3, .job = 12 };
+	struct record_node n = { .id = 5,
+		.folder = 1,
+		.name = "a.txt",
+		.uid = 1000,
+		.mode = 384,
+		.mtime = -3,
+		.job = 12 };
 
 	(void)state;
 	part_of("npufs-node 1\nid: 5\nfolder: 1\nname: a.txt\nuid: 1000\nmode: 384\nmtime: -3\n"

@@ -259,6 +259,8 @@ static void read_numbers(struct spool *s)
 	if (fd >= 0 && disk_read(fd, text, sizeof text - 1, 0) > 0)
 		sscanf(text, "file: %llu\njob: %llu\n", &id, &job);
 	files_close(&fd);
+	if (id > SPOOL_LAST_NUMBER || job > SPOOL_LAST_NUMBER)
+		id = job = 0; /* damaged */
 	s->kept_id = id;
 	s->kept_job = job;
 	atomic_init(&s->next_id, id > FIRST_ID ? id : FIRST_ID);

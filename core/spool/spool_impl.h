@@ -11,10 +11,11 @@
 #include "core/lock.h"
 #include "core/spool/spool.h"
 
-#define SPOOL_FOLDER_FILES 4096 /* entries in a folder N */
-#define SPOOL_SPARES       64   /* entries made ahead */
-#define SPOOL_NUMBERS      4096 /* numbers taken from the file at a time */
-#define SPOOL_CROWD        512  /* files open; more are let go where they can be opened again */
+#define SPOOL_FOLDER_FILES 4096             /* entries in a folder N */
+#define SPOOL_SPARES       64               /* entries made ahead */
+#define SPOOL_NUMBERS      4096             /* numbers taken from the file at a time */
+#define SPOOL_LAST_NUMBER  (UINT64_MAX / 2) /* larger ones are nobody's */
+#define SPOOL_CROWD        512 /* files open; more are let go where they can be opened again */
 /* Syncing so many files or more at once: the whole disk is synced instead. */
 #define SPOOL_SYNC_ALL 32
 
@@ -61,6 +62,8 @@ int spool_file_new(struct spool *s, uint64_t id, int fd, struct spool_file **ret
 /* A new entry on the disk, its folder made if need be. */
 int spool_make(struct spool *s, struct spool_file **ret);
 int spool_keep_numbers(struct spool *s, uint64_t id, uint64_t job);
+/* Keep them ahead of what is used. */
+void spool_raise_numbers(struct spool *s);
 void *spool_main(void *spool);
 
 #endif

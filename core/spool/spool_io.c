@@ -46,7 +46,7 @@ int spool_keep_numbers(struct spool *s, uint64_t id, uint64_t job)
 }
 
 /* Half a block before the kept numbers are used up. */
-static void raise_numbers(struct spool *s)
+void spool_raise_numbers(struct spool *s)
 {
 	uint64_t id = s->next_id, job = s->next_job;
 
@@ -204,7 +204,7 @@ void *spool_main(void *spool)
 	while (wait_for_work(s, &syncs)) {
 		if (syncs) /* who waits comes first */
 			sync_all(s, syncs);
-		raise_numbers(s);
+		spool_raise_numbers(s);
 		if (wants_spare(s))
 			while (add_spare(s))
 				;

@@ -48,7 +48,7 @@ struct reader {
 	size_t from, to;
 };
 
-/* Decimal, as it is written here; false for any other name. */
+/* Decimal, as it is written here; false for any other name, and where no numbers would be left. */
 static bool read_number(const char *name, uint64_t *ret)
 {
 	char again[24];
@@ -57,7 +57,7 @@ static bool read_number(const char *name, uint64_t *ret)
 	if (sscanf(name, "%20llu", &n) != 1)
 		return false;
 	snprintf(again, sizeof again, "%llu", n);
-	if (strcmp(again, name) != 0)
+	if (strcmp(again, name) != 0 || n > SPOOL_LAST_NUMBER)
 		return false;
 	*ret = n;
 	return true;
@@ -67,14 +67,15 @@ static bool read_number(const char *name, uint64_t *ret)
 static void set_strange_aside(struct load *l, int at, const char *name)
 {
 	char to[NAME_MAX + 32];
+	uint64_t n = l->strange++;
 
-	l->strange++;
 	if (l->s->readonly)
 		return;
 	disk_mkdir(l->s->dir, "aside");
-	snprintf(to, sizeof to, "aside/%.200s.%" PRIu64, name, l->strange);
-	if (faccessat(l->s->dir, to, F_OK, AT_SYMLINK_NOFOLLOW) != 0)
-		disk_rename(at, name, l->s->dir, to);
+	do
+		snprintf(to, sizeof to, "aside/%.200s.%" PRIu64, name, ++n);
+	while (faccessat(l->s->dir, to, F_OK, AT_SYMLINK_NOFOLLOW) == 0);
+	disk_rename(at, name, l->s->dir, to);
 }
 
 /* --- one entry -------------------------------------------------------------------------------- */
@@ -121,7 +122,7 @@ static void note_numbers(struct load *l, const struct spool_entry *e)
 {
 	if (e->id > l->last_id)
 		l->last_id = e->id;
-	if (!e->damaged && e->node.job > l->last_job)
+	if (e->node.job > l->last_job)
 		l->last_job = e->node.job;
 }
 
@@ -354,6 +355,7 @@ int spool_load(struct spool *s, int (*each)(void *context, const struct spool_en
 	raise_to(&s->next_id, l.last_id);
 	raise_to(&s->next_job, l.last_job);
 	*ret_strange = l.strange;
+	spool_raise_numbers(s); /* who asks for one need not wait for the thread */
 	if (err || s->looks)
 		return err;
 	if (pthread_create(&s->thread, NULL, spool_main, s))
