@@ -4,6 +4,7 @@ import errno
 import fcntl
 import json
 import os
+import resource
 import select
 import signal
 import subprocess
@@ -318,3 +319,31 @@ def test_poll__after_a_parked_read__silent_until_there_is_more():
         equal(poll.poll(0), [])
         equal([x[1] for x in poll.poll(5000)], [select.POLLIN])
         os.close(fd)
+
+
+def test_stream__a_thousand_open__each_gets_all_of_it():
+    """Streams cost neither a thread nor each other's pieces."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    with Mount("sim_delay=50ms") as m:
+        m.put("s.json", '{"prompt":"' + "s" * 30 + '","stream":true}')
+        got = {os.open(m.job("s.stream"), os.O_RDONLY | os.O_NONBLOCK): b"" for _ in range(1000)}
+        poller = select.poll()
+        for fd in got:
+            poller.register(fd, select.POLLIN)
+        left = set(got)
+        end = time.monotonic() + 30 * SLOW
+        while left and time.monotonic() < end:
+            for fd, _ in poller.poll(1000):
+                try:
+                    piece = os.read(fd, 4096)
+                except BlockingIOError:
+                    continue
+                got[fd] += piece
+                if not piece:
+                    left.discard(fd)
+                    poller.unregister(fd)
+        equal(len(left), 0, "ended")
+        equal(set(got.values()), {b"s" * 30 + b"\n"})
+        for fd in got:
+            os.close(fd)
