@@ -238,7 +238,8 @@ static int list_folders(struct load *l, uint64_t **ret, size_t *ret_n)
 		(*ret)[(*ret_n)++] = number;
 	}
 	closedir(dir);
-	qsort(*ret, *ret_n, sizeof **ret, compare_ids);
+	if (*ret_n)
+		qsort(*ret, *ret_n, sizeof **ret, compare_ids);
 	return 0;
 }
 
