@@ -117,7 +117,7 @@ unit: programs $(CHOSEN) ## the unit tests; T=pattern chooses
 		echo "== $$(basename $$t)"; timeout 300 $$t || failed=1; done; exit $$failed
 
 mount-test: programs $(TOOLS) ## tests on real mounts (root); T=pattern chooses
-	@BUILD=$(BUILD) SLOW=$(if $(SAN),4,1) python3 tests/mount/run.py -j $(if $(SAN),3,2) $(if $(T),-k $(T))
+	@BUILD=$(BUILD) SLOW=$(if $(SAN),4,1) python3 tests/mount/run.py -j $(if $(SAN),3,2) $(if $(T),-k '$(T)')
 
 docs-test: programs ## the README's commands and tables against the program
 	@BUILD=$(BUILD) python3 tests/docs/run.py

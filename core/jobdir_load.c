@@ -372,12 +372,13 @@ static int queue_again(struct jobdir *d, const struct queued *q)
 	if (!n->job)
 		return -ENOMEM;
 	order = order_again(d, &e.run);
+	n->handed = true;
 	if (e.run.names_files && find_files_again(d, n, &order, &f)) {
 		jobdir_refuse(n, order.shape, &f);
 		jobdir_remember(d, n);
 		return 0;
 	}
-	n->taken = n->handed = true;
+	n->taken = true;
 	jobdir_watch_end(d, n);
 	if (order.model < 0)
 		fault_set(&f, -ENOENT, "put it back, or write the request for another",

@@ -244,11 +244,14 @@ static int load_folder(struct load *l, uint64_t number)
 
 	snprintf(name, sizeof name, "%" PRIu64, number);
 	fd = disk_open(l->s->dir, name, O_RDONLY | O_DIRECTORY);
-	dir = fd < 0 ? NULL : fdopendir(fd);
-	if (!dir) {
-		files_close(&fd);
+	if (fd == -ENOTDIR || fd == -ELOOP) {
 		set_strange_aside(l, l->s->dir, name);
 		return 0;
+	}
+	dir = fd < 0 ? NULL : fdopendir(fd);
+	if (!dir) { /* it is there and will be again */
+		files_close(&fd);
+		return fd < 0 ? fd : -ENOMEM;
 	}
 	list_folder(l, dir, number);
 	l->folder = fd;

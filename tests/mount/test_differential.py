@@ -617,8 +617,12 @@ def test_differential__files_and_folders__as_on_a_tmpfs():
 
 
 test_differential__files_and_folders__as_on_a_tmpfs.limit = 150  # 15 s alone
+test_differential__files_and_folders__as_on_a_tmpfs.plain = True
 
 
 def test_differential__finished_requests__results_as_read_only_files():
     """Results have the request's owner and read bits, and nobody's write bits (K08-01)."""
     check(request_cases, {5, 6, 7, 8})
+
+
+test_differential__finished_requests__results_as_read_only_files.plain = True
