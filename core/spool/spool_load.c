@@ -248,10 +248,12 @@ static int load_folder(struct load *l, uint64_t number)
 		set_strange_aside(l, l->s->dir, name);
 		return 0;
 	}
-	dir = fd < 0 ? NULL : fdopendir(fd);
-	if (!dir) { /* it is there and will be again */
+	if (fd < 0)
+		return fd; /* it is there, and can be read another time */
+	dir = fdopendir(fd);
+	if (!dir) {
 		files_close(&fd);
-		return fd < 0 ? fd : -ENOMEM;
+		return -ENOMEM;
 	}
 	list_folder(l, dir, number);
 	l->folder = fd;
