@@ -115,19 +115,14 @@ void job_record(struct job *j, struct record_run *ret)
 
 static int load(struct job *j, struct blob **ret)
 {
-	AUTO_FREE char *bytes = malloc(j->request_size + 1);
 	struct spool_file *file;
-	ssize_t n;
-	int err = bytes ? open_file(j, &file) : -ENOMEM;
+	int err = open_file(j, &file);
 
 	if (err)
 		return err;
-	n = spool_read(file, 0, bytes, j->request_size);
+	err = spool_read_blob(file, j->request_size, ret);
 	spool_file_put(file);
-	if (n < 0 || (uint64_t)n < j->request_size)
-		return n < 0 ? (int)n : -EIO;
-	*ret = blob_new(bytes, j->request_size);
-	return *ret ? 0 : -ENOMEM;
+	return err;
 }
 
 int job_content(struct job *j, struct blob **ret)

@@ -166,20 +166,14 @@ int jobdir_fresh_run(struct jobdir *d, struct tree_node *n)
 
 static int content(struct jobdir *d, const struct tree_node *n, uint64_t most, struct blob **ret)
 {
-	uint64_t size = n->size < most ? n->size : most;
-	AUTO_FREE char *bytes = malloc(size + 1);
 	struct spool_file *file;
-	ssize_t got;
-	int err = bytes ? jobdir_spool_file(d, n, &file) : -ENOMEM;
+	int err = jobdir_spool_file(d, n, &file);
 
 	if (err)
 		return err;
-	got = spool_read(file, 0, bytes, size);
+	err = spool_read_blob(file, n->size < most ? n->size : most, ret);
 	spool_file_put(file);
-	if (got < 0 || (uint64_t)got < size)
-		return got < 0 ? (int)got : -EIO;
-	*ret = blob_new(bytes, size);
-	return *ret ? 0 : -ENOMEM;
+	return err;
 }
 
 /* While few wait, the request stays in memory. */

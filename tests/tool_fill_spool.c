@@ -50,9 +50,10 @@ static void describe(struct record_node *node, struct record_run *run)
 
 static void add(struct spool *s, long number)
 {
-	struct record_node node = {
-		.folder = JOBS_ID, .uid = geteuid(), .gid = getegid(), .mode = 0644
-	};
+	struct record_node node = { .folder = JOBS_ID,
+		.uid = geteuid(),
+		.gid = getegid(),
+		.mode = 0644 };
 	struct record_run run = { 0 };
 	struct spool_file *f;
 

@@ -29,8 +29,11 @@ static _Atomic long steps_left;
 /* The spool's thread makes entries ahead whenever it likes: its steps are not counted. */
 static int kill_at(enum disk_call call, int fd, const char *name)
 {
+	char thread[16];
+
 	(void)call, (void)fd, (void)name;
-	if (spool && spool->started && pthread_equal(pthread_self(), spool->thread))
+	pthread_getname_np(pthread_self(), thread, sizeof thread);
+	if (strcmp(thread, SPOOL_THREAD) == 0)
 		return 0;
 	if (atomic_fetch_sub(&steps_left, 1) == 1)
 		raise(SIGKILL);
@@ -89,12 +92,10 @@ static bool run_child(long step, enum told *ret)
 	pid = fork();
 	if (pid == 0) {
 		child_pipe = fds[1];
-		spool = NULL; /* of an earlier round */
 		atomic_store(&steps_left, step);
 		disk_watch = kill_at;
 		start();
 		live();
-		disk_watch = NULL;
 		_exit(0);
 	}
 	close(fds[1]);

@@ -131,7 +131,8 @@ static void load__folders__hold_what_they_held(void **state)
 	jobdir_release(d, f);
 	jobdir_forget(d, a.ref.id, 1);
 	/* Now the folder of a lower number is in one of a higher. */
-	assert_int_equal(jobdir_rename(d, &alice, ROOT, "late", sub.ref.id, "in", false, &synced), 0);
+	assert_int_equal(jobdir_rename(d, &alice, ROOT, "late", sub.ref.id, "in", false, &synced),
+		0);
 	jobdir_forget(d, dir.ref.id, 1);
 	jobdir_forget(d, sub.ref.id, 1);
 	restart();
@@ -380,8 +381,9 @@ static void create__past_the_users_share__is_edquot_also_after_a_restart(void **
 	assert_int_equal(echo(&alice, "a.json", DE), 0);
 	check_out("a.out", "de\n");
 	restart();
-	assert_int_equal(echo(&alice, "b", "0123456789012345678901234567890123456789"
-					   "0123456789012345678901234567890123456789"),
+	assert_int_equal(echo(&alice, "b",
+				 "0123456789012345678901234567890123456789"
+				 "0123456789012345678901234567890123456789"),
 		-EDQUOT);
 	assert_int_equal(echo(&alice, "c", "x"), -EDQUOT);
 	assert_int_equal(echo(&bob, "c", "x"), 0);

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "core/files.h"
+#include "core/mem.h"
 #include "core/spool/disk.h"
 #include "core/spool/spool_impl.h"
 
@@ -195,6 +196,19 @@ ssize_t spool_read(struct spool_file *f, uint64_t offset, void *ret, size_t size
 	if (offset > INT64_MAX - RECORD_SIZE)
 		return 0;
 	return disk_read(f->fd, ret, size, RECORD_SIZE + offset);
+}
+
+int spool_read_blob(struct spool_file *f, uint64_t size, struct blob **ret)
+{
+	AUTO_FREE char *bytes = malloc(size + 1);
+	ssize_t n = bytes ? spool_read(f, 0, bytes, size) : -ENOMEM;
+
+	if (n < 0)
+		return (int)n;
+	if ((uint64_t)n < size)
+		return -EIO;
+	*ret = blob_new(bytes, size);
+	return *ret ? 0 : -ENOMEM;
 }
 
 int spool_write(struct spool_file *f, uint64_t offset, const void *bytes, size_t size)

@@ -21,6 +21,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "core/blob.h"
 #include "core/fault.h"
 #include "core/spool/record.h"
 
@@ -56,6 +57,8 @@ int spool_read_run(struct spool_file *f, struct record_run *ret); /* -EIO: damag
 
 /* The bytes after the head. */
 ssize_t spool_read(struct spool_file *f, uint64_t offset, void *ret, size_t size);
+/* The first `size` of them; -EIO when there are fewer. */
+int spool_read_blob(struct spool_file *f, uint64_t size, struct blob **ret);
 int spool_write(struct spool_file *f, uint64_t offset, const void *bytes, size_t size);
 int spool_truncate(struct spool_file *f, uint64_t size);
 int spool_size(struct spool_file *f, uint64_t *ret);

@@ -11,6 +11,7 @@
 #include "core/lock.h"
 #include "core/spool/spool.h"
 
+#define SPOOL_THREAD       "npufs-spool"    /* its name, for who looks at the threads */
 #define SPOOL_FOLDER_FILES 4096             /* entries in a folder N */
 #define SPOOL_SPARES       64               /* entries made ahead */
 #define SPOOL_NUMBERS      4096             /* numbers taken from the file at a time */

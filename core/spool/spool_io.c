@@ -201,6 +201,7 @@ void *spool_main(void *spool)
 	struct spool *s = spool;
 	struct spool_sync *syncs;
 
+	pthread_setname_np(pthread_self(), SPOOL_THREAD);
 	while (wait_for_work(s, &syncs)) {
 		if (syncs) /* who waits comes first */
 			sync_all(s, syncs);
