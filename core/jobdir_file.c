@@ -140,7 +140,6 @@ static int revive(struct jobdir *d, struct tree_node *n)
 	n->result_size = 0;
 	n->handed = true;
 	jobdir_remember(d, n);
-	jobdir_forget_ended(d, 2, JOBDIR_RECENT);
 	return 0;
 }
 
@@ -163,9 +162,11 @@ int jobdir_open_result(struct jobdir *d, const struct cred *c, struct jobdir_ref
 		return err;
 	if (!n->job)
 		err = revive(d, n);
-	if (!err)
-		*ret = job_get(n->job);
-	return err;
+	if (err)
+		return err;
+	*ret = job_get(n->job); /* before any is let go, which could be this one */
+	jobdir_forget_ended(d, 2, JOBDIR_RECENT);
+	return 0;
 }
 
 /* --- creating --------------------------------------------------------------------------------- */
