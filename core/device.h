@@ -26,7 +26,9 @@ struct inbuf;   /* CalrtInputBuf: owned, must not outlive its device */
 struct outbuf;  /* CalrtOutputBuf: likewise */
 struct kvman;   /* KV manager: likewise */
 
+/* Which engine runs an inference (device contract 6). Auto is the runtime's own choice. */
 enum device_task { DEVICE_AUTO = -1, DEVICE_PING = 0, DEVICE_PONG = 1 };
+#define DEVICE_ENGINES 2
 
 /* CalrtOutputBufStatus_e. Intermediate states may never be seen (device contract 5.4). */
 enum device_run { RUN_DEFAULT, RUN_PENDING, RUN_RUNNING, RUN_DONE, RUN_DONE_CCU_EXCEPTION };
@@ -58,6 +60,7 @@ struct device_params {
 	unsigned threads;       /* arithmetic threads of a software device; at least 1 */
 	unsigned step_delay_us; /* a software device waits so long before each result: for tests */
 	unsigned kv_sequences;  /* how many KV sequences a software device holds */
+	bool dump_ini;          /* configure(dumpIni): writes into the working folder */
 };
 
 struct kv_seq_info {
@@ -77,6 +80,13 @@ struct device_ops {
 	enum npu_error (*status)(struct vdevice *d); /* quick */
 	enum npu_error (*get_device_info)(struct vdevice *d, struct device_info *ret); /* quick */
 	enum npu_error (*reset_configuration)(struct vdevice *d); /* may block; nothing in flight */
+	/* The other two levels, privileged (device contract 7); they may block; nothing in flight.
+	 * What they reach is not known, so what was configured is configured again afterwards.
+	 * Optional. */
+	enum npu_error (*reset_ccu)(struct vdevice *d);
+	enum npu_error (*reset)(struct vdevice *d);
+	/* EnableParallelMode: a void call, unproven (device contract 6). Optional: one engine. */
+	void (*enable_parallel)(struct vdevice *d, bool on);
 	void (*shutdown)(
 		struct vdevice *d); /* releases it and frees the handle; nothing in flight */
 
@@ -119,6 +129,10 @@ struct device_ops {
 	/* --- inference */
 	enum npu_error (*infer)(struct vdevice *d, struct model *m, struct inbuf *in,
 		struct outbuf *out, enum device_task task);
+	/* A submit that tells nothing (SubmitJob, and the runtime's C interface); for the matrix's
+	 * compatibility run only. Optional. */
+	void (*submit_void)(struct vdevice *d, struct model *m, struct inbuf *in,
+		struct outbuf *out, enum device_task task);
 	enum npu_error (*wait)(struct outbuf *out);        /* blocks; no time-out, no cancel */
 	enum device_run (*run_status)(struct outbuf *out); /* quick */
 
@@ -134,6 +148,9 @@ struct device_ops {
 	bool (*kv_apply)(struct kvman *k, const struct kv_seq_info *seq);
 	int32_t (*kv_seq_len)(struct kvman *k, int32_t seq_id); /* -1 where it does not exist */
 	void (*kv_clear)(struct kvman *k);
+	/* First and last position of a sequence, -1 where there is none (C1). Optional. */
+	int32_t (*kv_pos_min)(struct kvman *k, int32_t seq_id);
+	int32_t (*kv_pos_max)(struct kvman *k, int32_t seq_id);
 };
 
 #define DEVICE_SLICE_ALIGN 4
@@ -154,6 +171,9 @@ enum device_call {
 	CALL_CREATE_CALBIN,
 	CALL_CONFIGURE,
 	CALL_RESET_CONFIGURATION,
+	CALL_RESET_CCU,
+	CALL_RESET,
+	CALL_PARALLEL,
 	CALL_SHUTDOWN,
 	CALL_CREATE_BUFFER,
 	CALL_SLICE,
@@ -174,6 +194,16 @@ enum npu_error device_status(struct device *d);
 void device_versions(const struct device *d, struct device_info *ret); /* as read at open */
 uint64_t device_calls(enum device_call call); /* in this process, for metrics and tests */
 const char *device_call_name(enum device_call call);
+
+/* The privileged levels (device contract 7): NPU_DEVICE_BUSY with anything in flight,
+ * NPU_DEVICE_UNSUPPORT where the backend has none. What was configured must be unloaded and
+ * configured anew before it is used again. */
+enum npu_error device_reset_ccu(struct device *d);
+enum npu_error device_reset(struct device *d);
+/* Two engines or one. A void call, so the status is asked after it. Like the resets: what it does to
+ * what is in flight is unknown, so nothing may be. */
+enum npu_error device_set_parallel(struct device *d, bool on);
+unsigned device_in_flight(const struct device *d);
 
 /* Load a verified folder; configure it (status is asked again). One at a time: a second load is
  * refused here with NPU_ALREADY_CONFIGURED and does not reach the backend. */
@@ -199,7 +229,16 @@ enum npu_error device_slot_out(struct slot *s, size_t output, void *host, size_t
 	uint64_t offset, uint64_t size);
 /* Both lengths of an LLM program: 1 <= cur, past + cur <= max_seq_len, checked before the setter. */
 enum npu_error device_slot_lengths(struct slot *s, uint32_t past, uint32_t cur);
-enum npu_error device_slot_submit(struct slot *s);
+/* One inference may be in flight; two, on the two engines, after device_set_parallel(d, true). Else
+ * NPU_DEVICE_BUSY, and nothing is submitted. A slot whose inference failed in a way that reaches
+ * beyond its job is spoiled: it takes nothing any more (device contract 5.2). What is mapped must
+ * have been mapped since the last reset. */
+enum npu_error device_slot_submit(struct slot *s, enum device_task task);
+/* The compatibility run's: a submit that tells nothing, so the status of the buffer and of the
+ * device are asked after it. NPU_DEVICE_UNSUPPORT where there is no such call. */
+enum npu_error device_slot_submit_void(struct slot *s, enum device_task task);
+enum device_run device_slot_status(struct slot *s); /* quick */
+bool device_slot_spoiled(const struct slot *s);
 /* Blocks. NPU_DEVICE_CRASH when the device reports a CCU exception. */
 enum npu_error device_slot_wait(struct slot *s);
 void device_slot_reset(struct slot *s); /* forget all host memory; not while in flight */
@@ -214,5 +253,8 @@ enum npu_error device_kv_apply(struct device *d, int32_t seq, int32_t n_tokens);
 int32_t device_kv_len(struct device *d, int32_t seq);
 /* Cut the sequence back to `len` tokens. */
 enum npu_error device_kv_truncate(struct device *d, int32_t seq, int32_t len);
+enum npu_error device_kv_clear(struct device *d, int32_t seq); /* all; verified for that one */
+/* First and last position; NPU_DEVICE_UNSUPPORT where the backend does not tell them. */
+enum npu_error device_kv_range(struct device *d, int32_t seq, int32_t *ret_min, int32_t *ret_max);
 
 #endif

@@ -40,6 +40,17 @@ enum npu_error soft_reset_configuration(struct vdevice *d)
 	return NPU_SUCCESS;
 }
 
+/* No compute unit of software stays broken. */
+enum npu_error soft_reset_ccu(struct vdevice *d)
+{
+	return d->queue ? NPU_DEVICE_BUSY : NPU_SUCCESS;
+}
+
+enum npu_error soft_reset(struct vdevice *d)
+{
+	return soft_reset_configuration(d);
+}
+
 void soft_shutdown(struct vdevice *d)
 {
 	free(d);

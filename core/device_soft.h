@@ -76,6 +76,8 @@ const struct soft_program *soft_program_of(const struct model *m);
 enum npu_error soft_status(struct vdevice *d);
 enum npu_error soft_get_device_info(struct vdevice *d, struct device_info *ret);
 enum npu_error soft_reset_configuration(struct vdevice *d);
+enum npu_error soft_reset_ccu(struct vdevice *d);
+enum npu_error soft_reset(struct vdevice *d);
 void soft_shutdown(struct vdevice *d);
 enum npu_error soft_create_calbin(struct vdevice *d, const char *path, struct calbin **ret);
 void soft_destroy_calbin(struct calbin *c);
@@ -112,16 +114,18 @@ bool soft_kv_exists(struct kvman *k, int32_t seq_id);
 bool soft_kv_apply(struct kvman *k, const struct kv_seq_info *seq);
 int32_t soft_kv_seq_len(struct kvman *k, int32_t seq_id);
 void soft_kv_clear(struct kvman *k);
+int32_t soft_kv_pos_min(struct kvman *k, int32_t seq_id);
+int32_t soft_kv_pos_max(struct kvman *k, int32_t seq_id);
 
 #define SOFT_DEVICE_OPS \
 	.status = soft_status, .get_device_info = soft_get_device_info, \
-	.reset_configuration = soft_reset_configuration, .shutdown = soft_shutdown, \
-	.create_calbin = soft_create_calbin, .destroy_calbin = soft_destroy_calbin, \
-	.model_count = soft_model_count, .model_at = soft_model_at, \
-	.get_model_by_name = soft_get_model_by_name, .get_llm_info = soft_get_llm_info, \
-	.version = soft_version, .model_info = soft_model_info, .configure = soft_configure, \
-	.create_input_buf = soft_create_input_buf, .create_output_buf = soft_create_output_buf, \
-	.destroy_input_buf = soft_destroy_input_buf, \
+	.reset_configuration = soft_reset_configuration, .reset_ccu = soft_reset_ccu, \
+	.reset = soft_reset, .shutdown = soft_shutdown, .create_calbin = soft_create_calbin, \
+	.destroy_calbin = soft_destroy_calbin, .model_count = soft_model_count, \
+	.model_at = soft_model_at, .get_model_by_name = soft_get_model_by_name, \
+	.get_llm_info = soft_get_llm_info, .version = soft_version, .model_info = soft_model_info, \
+	.configure = soft_configure, .create_input_buf = soft_create_input_buf, \
+	.create_output_buf = soft_create_output_buf, .destroy_input_buf = soft_destroy_input_buf, \
 	.destroy_output_buf = soft_destroy_output_buf, .slice_input = soft_slice_input, \
 	.slice_output = soft_slice_output, .reset_input = soft_reset_input, \
 	.reset_output = soft_reset_output, .set_csr = soft_set_csr, .get_csr = soft_get_csr, \
@@ -130,6 +134,6 @@ void soft_kv_clear(struct kvman *k);
 	.kv_can_allocate = soft_kv_can_allocate, .kv_allocate = soft_kv_allocate, \
 	.kv_free = soft_kv_free, .kv_remove_tokens_at_end = soft_kv_remove_tokens_at_end, \
 	.kv_exists = soft_kv_exists, .kv_apply = soft_kv_apply, .kv_seq_len = soft_kv_seq_len, \
-	.kv_clear = soft_kv_clear
+	.kv_clear = soft_kv_clear, .kv_pos_min = soft_kv_pos_min, .kv_pos_max = soft_kv_pos_max
 
 #endif

@@ -168,6 +168,18 @@ int32_t soft_kv_seq_len(struct kvman *k, int32_t seq_id)
 	return s ? (int32_t)s->len : -1;
 }
 
+int32_t soft_kv_pos_min(struct kvman *k, int32_t seq_id)
+{
+	return soft_kv_seq_len(k, seq_id) > 0 ? 0 : -1;
+}
+
+int32_t soft_kv_pos_max(struct kvman *k, int32_t seq_id)
+{
+	int32_t len = soft_kv_seq_len(k, seq_id);
+
+	return len > 0 ? len - 1 : -1;
+}
+
 /* --- programs --------------------------------------------------------------------------------- */
 
 static size_t token_bytes(uint32_t cur)

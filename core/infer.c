@@ -169,7 +169,7 @@ static struct infer_result run(struct program *p, uint32_t past, uint32_t cur)
 	code = cur ? device_slot_lengths(p->slot, past, cur) : NPU_SUCCESS;
 	if (code)
 		return result(INFER_NOT_SUBMITTED, code, "setting lengths");
-	code = device_slot_submit(p->slot);
+	code = device_slot_submit(p->slot, DEVICE_AUTO);
 	if (code)
 		return result(INFER_NOT_SUBMITTED, code, "submitting");
 	code = device_slot_wait(p->slot);

@@ -253,9 +253,9 @@ static void submit__failed__slot_is_idle(void **state)
 
 	bind(r);
 	fake_fail("infer", 1, NPU_DEVICE_BUSY);
-	assert_int_equal(device_slot_submit(r->prefill), NPU_DEVICE_BUSY);
+	assert_int_equal(device_slot_submit(r->prefill, DEVICE_AUTO), NPU_DEVICE_BUSY);
 	assert_string_equal(calls(), "infer:prefill infer ");
-	assert_int_equal(device_slot_submit(r->prefill), NPU_SUCCESS);
+	assert_int_equal(device_slot_submit(r->prefill, DEVICE_AUTO), NPU_SUCCESS);
 	assert_int_equal(device_slot_wait(r->prefill), NPU_SUCCESS);
 }
 
@@ -264,9 +264,9 @@ static void submit__in_flight__slot_is_untouchable(void **state)
 	struct rig *r = *state;
 
 	bind(r);
-	assert_int_equal(device_slot_submit(r->prefill), NPU_SUCCESS);
+	assert_int_equal(device_slot_submit(r->prefill, DEVICE_AUTO), NPU_SUCCESS);
 	fake_log_clear();
-	assert_int_equal(device_slot_submit(r->prefill), NPU_DEVICE_BUSY);
+	assert_int_equal(device_slot_submit(r->prefill, DEVICE_AUTO), NPU_DEVICE_BUSY);
 	assert_int_equal(device_slot_in(r->prefill, 0, tokens, 16, 0, 16), NPU_DEVICE_BUSY);
 	assert_int_equal(device_slot_out(r->prefill, 0, logits, 1028, 0, 1028), NPU_DEVICE_BUSY);
 	assert_int_equal(device_slot_lengths(r->prefill, 0, 1), NPU_DEVICE_BUSY);
@@ -275,21 +275,65 @@ static void submit__in_flight__slot_is_untouchable(void **state)
 	assert_string_equal(calls(), "wait run_status ");
 }
 
+/* Another slot in place of one that is spoiled. */
+static void renew(struct rig *r)
+{
+	device_slot_free(r->prefill);
+	assert_int_equal(device_slot_new(r->d, device_model(r->d, "prefill"),
+				 &r->prefill),
+		0);
+	bind(r);
+}
+
 static void wait__ccu_exception__crash_though_wait_succeeded(void **state)
 {
 	struct rig *r = *state;
 
 	bind(r);
 	fake.status = RUN_DONE_CCU_EXCEPTION;
-	device_slot_submit(r->prefill);
+	device_slot_submit(r->prefill, DEVICE_AUTO);
 	assert_int_equal(device_slot_wait(r->prefill), NPU_DEVICE_CRASH);
-	fake.status =
-		RUN_RUNNING; /* a state that is late says nothing against a Wait that succeeded */
-	device_slot_submit(r->prefill);
+	assert_true(device_slot_spoiled(r->prefill));
+	assert_int_equal(device_slot_submit(r->prefill, DEVICE_AUTO), NPU_NOT_EXPECTED);
+	renew(r);
+	fake.status = RUN_RUNNING; /* late: that says nothing against a Wait that succeeded */
+	device_slot_submit(r->prefill, DEVICE_AUTO);
 	assert_int_equal(device_slot_wait(r->prefill), NPU_SUCCESS);
 	fake_fail("wait", 1, NPU_TIMEOUT);
-	device_slot_submit(r->prefill);
+	device_slot_submit(r->prefill, DEVICE_AUTO);
 	assert_int_equal(device_slot_wait(r->prefill), NPU_TIMEOUT);
+	renew(r);
+}
+
+static void submit__mapped_before_the_last_reset__refused(void **state)
+{
+	struct rig *r = *state;
+
+	bind(r);
+	device_slot_reset(r->prefill);
+	fake_log_clear();
+	assert_int_equal(device_slot_submit(r->prefill, DEVICE_AUTO), NPU_INVALID_VALUE);
+	device_slot_in(r->prefill, 0, tokens, sizeof tokens, 0, sizeof tokens);
+	assert_int_equal(device_slot_submit(r->prefill, DEVICE_AUTO), NPU_INVALID_VALUE);
+	assert_int_equal(fake_count("infer"), 0);
+}
+
+static void submit__second_in_flight__refused_though_another_slot(void **state)
+{
+	struct rig *r = *state;
+	struct slot *other;
+
+	bind(r);
+	assert_int_equal(device_slot_new(r->d, device_model(r->d, "prefill"), &other), 0);
+	device_slot_in(other, 0, tokens, sizeof tokens, 0, sizeof tokens);
+	device_slot_out(other, 0, logits, sizeof logits, 0, sizeof logits);
+	assert_int_equal(device_slot_submit(r->prefill, DEVICE_AUTO), NPU_SUCCESS);
+	assert_int_equal(device_in_flight(r->d), 1);
+	assert_int_equal(device_slot_submit(other, DEVICE_PONG), NPU_DEVICE_BUSY);
+	assert_int_equal(device_set_parallel(r->d, true), NPU_DEVICE_UNSUPPORT);
+	assert_int_equal(device_reset(r->d), NPU_DEVICE_UNSUPPORT);
+	assert_int_equal(device_slot_wait(r->prefill), NPU_SUCCESS);
+	device_slot_free(other);
 }
 
 /* --- KV: every void call is verified ---------------------------------------------------------- */
@@ -353,7 +397,7 @@ static void calls__each__counted_by_name(void **state)
 	uint64_t waits = device_calls(CALL_WAIT), infers = device_calls(CALL_INFER);
 
 	bind(r);
-	device_slot_submit(r->prefill);
+	device_slot_submit(r->prefill, DEVICE_AUTO);
 	device_slot_wait(r->prefill);
 	assert_int_equal(device_calls(CALL_WAIT), waits + 1);
 	assert_int_equal(device_calls(CALL_INFER), infers + 1);
@@ -380,6 +424,8 @@ int main(void)
 		CONFIGURED(submit__failed__slot_is_idle),
 		CONFIGURED(submit__in_flight__slot_is_untouchable),
 		CONFIGURED(wait__ccu_exception__crash_though_wait_succeeded),
+		CONFIGURED(submit__mapped_before_the_last_reset__refused),
+		CONFIGURED(submit__second_in_flight__refused_though_another_slot),
 		CONFIGURED(kv__ordinary_life__lengths),
 		CONFIGURED(kv_allocate__no_room__not_even_asked),
 		CONFIGURED(kv__silent_failures__found_out),

@@ -112,14 +112,31 @@ static void infer__each_step_fails__stage_code_and_nothing_after_it(void **state
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		struct infer_result r;
 
-		fake_fail(rows[i].call, 1, NPU_DEVICE_UNAVAILABLE);
+		fake_fail(rows[i].call, 1, NPU_DEVICE_BUSY);
 		r = infer_checked(program, 0, 1);
 		assert_int_equal(r.stage, rows[i].stage);
-		assert_int_equal(r.code, NPU_DEVICE_UNAVAILABLE);
+		assert_int_equal(r.code, NPU_DEVICE_BUSY);
 		assert_string_equal(calls(), rows[i].log);
 	}
 	assert_int_equal(infer_checked(program, 0, 1).stage,
 		INFER_DONE); /* and it can be used again */
+}
+
+/* The class of the error decides whether buffers are used again (device contract 5.2). */
+static void infer__error_reaches_beyond_the_job__buffers_never_used_again(void **state)
+{
+	static const char *const steps[] = { "infer", "wait" };
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(steps); i++) {
+		make(DTYPE_FLOAT32, 3);
+		fake_fail(steps[i], 1, NPU_DEVICE_UNAVAILABLE);
+		assert_int_equal(infer_checked(program, 0, 1).code, NPU_DEVICE_UNAVAILABLE);
+		fake_log_clear();
+		assert_int_equal(infer_checked(program, 0, 1).stage, INFER_NOT_SUBMITTED);
+		assert_int_equal(fake_count("infer"), 0);
+		down(state);
+	}
 }
 
 static void infer__ccu_exception__never_delivered(void **state)
@@ -203,6 +220,7 @@ int main(void)
 		cmocka_unit_test_teardown(infer__no_lengths__no_csr_set, down),
 		cmocka_unit_test_teardown(infer__each_step_fails__stage_code_and_nothing_after_it,
 			down),
+		cmocka_unit_test(infer__error_reaches_beyond_the_job__buffers_never_used_again),
 		cmocka_unit_test_teardown(infer__ccu_exception__never_delivered, down),
 		cmocka_unit_test_teardown(infer__lengths_out_of_bounds__not_submitted, down),
 		cmocka_unit_test_teardown(infer__not_a_finite_number__refused, down),

@@ -275,10 +275,11 @@ def test_models__slow_load__health_answers_and_requests_wait():
         words, seconds = [], []
 
         def poll():
+            ready = os.path.exists(m.path + "/ready")  # before health: ready may come between the two
             start = time.monotonic()
             words.append(read(m.path + "/health").split("\n")[0])
             seconds.append(time.monotonic() - start)
-            return os.path.exists(m.path + "/ready")
+            return ready
 
         assert not poll(), "not ready at once"
         until(poll, 20, "ready")
