@@ -251,6 +251,27 @@ static void load__damaged_entry__is_shown_as_failed(void **state)
 	check_usage(0, 0);
 }
 
+/* A request that ran twice stands twice among those whose runs are let go in turn: whoever opens its
+ * idle result just then must still get it. */
+static void open_result__ran_twice_and_let_go__is_read_back(void **state)
+{
+	char name[16];
+
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(echo(&alice, "a.json", DE), 0);
+		check_out("a.out", "de\n");
+	}
+	for (int i = 0; i < JOBDIR_RECENT + 4; i++) {
+		snprintf(name, sizeof name, "b%d.json", i);
+		assert_int_equal(echo(&alice, name, D), 0);
+		memcpy(strchr(name, '.'), ".out", sizeof ".out");
+		check_out(name, "d\n");
+		if (i >= JOBDIR_RECENT - 4 && !node("a.json")->job)
+			check_out("a.out", "de\n");
+	}
+}
+
 static void open_result__flipped_bit__is_eio(void **state)
 {
 	struct jobdir_attr a;
@@ -416,6 +437,7 @@ int main(void)
 		TEST(load__deadline__counts_from_the_acceptance),
 		TEST(load__damaged_entry__is_shown_as_failed),
 		TEST(open_result__flipped_bit__is_eio),
+		TEST(open_result__ran_twice_and_let_go__is_read_back),
 		TEST_FULL(full_disk__new_request__is_refused_and_later_taken),
 		TEST_FULL(full_disk__running_job__fails_and_the_next_works),
 		TEST(tidy__results__count_and_still_do_after_a_restart),
