@@ -275,6 +275,8 @@ int artifact_inspect(const char *store, const char *alias, struct artifact **ret
 	if (err)
 		return err;
 	a = calloc(1, sizeof *a);
+	if (a)
+		a->fd = -1;
 	err = a ? name_dir(a, store, alias) : -ENOMEM;
 	err = err ? artifact_refuse(&to, err, "the store's folder", NULL)
 		  : verify(a, store_fd, dir, &to);
@@ -282,6 +284,8 @@ int artifact_inspect(const char *store, const char *alias, struct artifact **ret
 		artifact_free(a);
 		return err;
 	}
+	a->fd = dir;
+	dir = -1;
 	*ret = a;
 	return 0;
 }
@@ -296,8 +300,56 @@ void artifact_free(struct artifact *a)
 	if (!a)
 		return;
 	manifest_free(a->manifest);
+	files_close(&a->fd);
 	free(a->dir);
 	free(a);
+}
+
+int artifact_pin(struct artifact *a)
+{
+	char *dir;
+
+	if (asprintf(&dir, "/proc/self/fd/%d/.", a->fd) < 0)
+		return -ENOMEM;
+	free(a->dir);
+	a->dir = dir;
+	return 0;
+}
+
+struct stamp {
+	int dir;
+	struct sha256 *digest;
+};
+
+static int stamp_file(void *context, const char *path)
+{
+	const struct stamp *s = context;
+	struct stat st;
+
+	if (fstatat(s->dir, path, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return -errno;
+	sha256_update(s->digest, path, strlen(path) + 1);
+	sha256_update(s->digest, &st.st_ino, sizeof st.st_ino);
+	sha256_update(s->digest, &st.st_size, sizeof st.st_size);
+	sha256_update(s->digest, &st.st_ctim, sizeof st.st_ctim);
+	return 0;
+}
+
+void artifact_stamp(const char *store, const char *alias, char ret_hex[SHA256_HEX_SIZE])
+{
+	const struct findings to = { NULL, NULL };
+	AUTO_CLOSE int store_fd = -1, dir = -1;
+	struct stamp s;
+	int err;
+
+	ret_hex[0] = '\0';
+	if (open_artifact(store, alias, &store_fd, &dir, &to))
+		return;
+	s = (struct stamp){ dir, sha256_new() };
+	err = s.digest ? files_walk(dir, FILES_ANY, stamp_file, &s, NULL) : -ENOMEM;
+	sha256_finish(s.digest, ret_hex);
+	if (err)
+		ret_hex[0] = '\0';
 }
 
 /* --- reading ---------------------------------------------------------------------------------- */

@@ -22,6 +22,7 @@
 struct artifact {
 	char alias[ALIAS_MAX + 1];
 	char *dir; /* absolute path; never shown to users of the mount */
+	int fd;    /* the folder that was verified */
 	struct manifest *manifest;
 	char sha256[SHA256_HEX_SIZE]; /* of the manifest's bytes: the artifact's identity */
 	char signer[KEY_ID_SIZE];
@@ -40,6 +41,11 @@ int artifact_inspect(const char *store, const char *alias, struct artifact **ret
 /* Are its files still those that were verified? */
 int artifact_unchanged(const struct artifact *a, struct fault *f);
 void artifact_free(struct artifact *a); /* NULL is fine */
+/* From now on it is the folder that was verified, whatever has its name. */
+int artifact_pin(struct artifact *a);
+/* A digest of the names, sizes and times of what is in STORE/models/ALIAS: another one means that it
+ * should be verified again. "" where it cannot be read. */
+void artifact_stamp(const char *store, const char *alias, char ret_hex[SHA256_HEX_SIZE]);
 
 /* Read one listed file whole, checking its digest again. The caller frees *ret. */
 int artifact_read(const struct artifact *a, const struct file_spec *file, void **ret,

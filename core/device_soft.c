@@ -2,6 +2,7 @@
  * another is. */
 #include "core/device_soft.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -176,14 +177,27 @@ const struct model_info *soft_model_info(struct model *m)
 	return &m->program.info;
 }
 
-/* There are no addresses to dump here. */
+/* As the real runtime does: a file in the working folder. There are no addresses to tell here. */
+static void write_ini(const struct calbin *c)
+{
+	FILE *ini = fopen("calrt.ini", "we");
+
+	if (!ini)
+		return;
+	fprintf(ini, "[calbin]\nversion=%s\nfolder=%s\n", c->version, c->folder ? c->folder : "");
+	for (size_t i = 0; i < c->n_models; i++)
+		fprintf(ini, "model=%s\n", c->models[i]->program.info.name);
+	fclose(ini);
+}
+
 enum npu_error soft_configure(struct vdevice *d, struct calbin *c, bool dump_ini)
 {
-	(void)dump_ini;
 	if (d->configured)
 		return NPU_ALREADY_CONFIGURED;
 	if (c->device != d)
 		return NPU_INVALID_CONFIGURATION;
 	d->configured = c;
+	if (dump_ini)
+		write_ini(c);
 	return NPU_SUCCESS;
 }

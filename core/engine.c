@@ -101,8 +101,14 @@ void engine_leave_waiting(struct engine *e, const struct fault *why)
 static int refuse_failed(struct engine *e, struct fault *f)
 {
 	struct model_view v;
+	struct fault stopped;
 	int model = models_default(e->models);
 
+	if (engine_stopped_for(e, &stopped)) {
+		if (f)
+			*f = stopped;
+		return stopped.err;
+	}
 	if (model < 0)
 		return models_choose(e->models, NULL, f);
 	models_get(e->models, model, &v);
@@ -281,7 +287,10 @@ int engine_new(const struct engine_config *c, struct models *models, struct heal
 	e->config = *c;
 	e->models = models;
 	e->health = health;
-	e->current = -1;
+	e->current = e->cooling = e->fallback = -1;
+	e->room = c->max_active;
+	e->look_at = clock_mono() + ENGINE_LOOK_MS * NS_PER_MS;
+	e->cool_at = INT64_MAX;
 	lock_init(&e->lock, RANK_ENGINE, "engine");
 	lock_cond_init(&e->work);
 	lock_cond_init(&e->idle);
@@ -299,7 +308,7 @@ int engine_new(const struct engine_config *c, struct models *models, struct heal
 }
 
 /* The device may hold its thread for long, or for ever: who waits is answered without it. */
-static struct job *hold_one(struct engine *e, size_t i)
+struct job *engine_hold_one(struct engine *e, size_t i)
 {
 	struct job *j = NULL;
 
@@ -317,7 +326,7 @@ static void answer_all(struct engine *e)
 
 	engine_stopped(&f);
 	engine_leave_waiting(e, &f);
-	for (size_t i = 0; (j = hold_one(e, i)); i++) {
+	for (size_t i = 0; (j = engine_hold_one(e, i)); i++) {
 		job_leave(j, &f);
 		job_put(j);
 	}

@@ -21,6 +21,8 @@ struct engine_config {
 	uint64_t output_bytes; /* of one job's output */
 	uint64_t batch_bytes;  /* of a batch's answers */
 	uint64_t file_bytes;   /* of a file that a request names */
+	int64_t wait_limit_ns; /* an inference that takes longer is given up; 0: never */
+	int64_t golden_ns;     /* between golden runs while idle; 0: none */
 };
 
 struct engine;

@@ -18,7 +18,7 @@ static bool device_has_room(struct engine *e)
 
 bool engine_has_room(struct engine *e)
 {
-	return e->generation && e->n_active < e->config.max_active && device_has_room(e);
+	return e->generation && e->n_active < e->room && device_has_room(e);
 }
 
 static void let_go_locked(struct engine *e, const struct job *j)
@@ -103,7 +103,7 @@ static void fail_job(struct engine *e, struct job *j, const struct fault *why)
 		metrics_device_error(why->device);
 		health_note_error(e->health, why->device);
 	}
-	further = why->device && npu_error_row(why->device)->taints > NPU_TAINTS_FEATURE;
+	further = npu_error_row(why->device)->reaction >= NPU_REACT_RELOAD;
 	if (!further || !queue_again(e, j))
 		engine_end(e, j, JOB_FAILED, NULL, why);
 	if (!further)
@@ -251,7 +251,7 @@ static void deliver(struct engine *e, size_t i)
 		engine_end(e, a.job, JOB_FAILED, NULL, &f);
 	} else {
 		engine_end(e, a.job, JOB_DONE, &outcome, NULL);
-		e->recoveries = 0; /* a good step alone may be a bad request's first */
+		engine_note_good(e); /* a good step alone may be a bad request's first */
 	}
 	buf_done(&out);
 }
@@ -281,7 +281,7 @@ static int append(struct engine *e, struct job *j, const struct buf *piece)
 static void note_lines(struct engine *e, struct active *a)
 {
 	if (a->run->lines.done > a->lines_done)
-		e->recoveries = 0;
+		engine_note_good(e);
 	a->lines_done = a->run->lines.done;
 	job_set_lines(a->job, &a->run->lines);
 }
@@ -290,10 +290,17 @@ static enum step step_one(struct engine *e, struct active *a, struct step_fault 
 {
 	AUTO_BUF struct buf piece = BUF_INIT;
 	int64_t start = clock_mono();
-	enum step s = a->run->ops->step(a->run, &piece, f);
+	enum step s;
 	int err;
 
+	engine_enter_device(e);
+	s = a->run->ops->step(a->run, &piece, f);
 	metrics_add(METRIC_DEVICE_BUSY, clock_mono() - start);
+	if (engine_leave_device(e)) { /* whatever came of it: it was given up */
+		f->again = false;
+		fault_from_device(&f->fault, NPU_TIMEOUT, "waiting for an inference");
+		return STEP_FAILED;
+	}
 	if (s == STEP_FAILED) { /* a batch may have answered its line by that failure */
 		append(e, a->job, &piece);
 		return s;

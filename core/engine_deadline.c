@@ -1,10 +1,53 @@
 /* The thread that ends jobs at their deadline. It is apart from the device's, so that an inference
  * that does not come back delays no answer. A job on the device is answered here and leaves the
- * device at its next turn there; until then its buffers are touched by nobody (device contract 5). */
+ * device at its next turn there; until then its buffers are touched by nobody (device contract 5).
+ * An inference that takes too long is given up likewise: all that ran is answered, and the device is
+ * given nothing until Wait has returned, if ever. That is the quarantine. */
 #include <errno.h>
 
 #include "core/clock.h"
 #include "core/engine_impl.h"
+#include "core/metrics.h"
+
+/* --- the device's thread ---------------------------------------------------------------------- */
+
+void engine_enter_device(struct engine *e)
+{
+	int64_t now = clock_mono();
+
+	health_note_entry(e->health, now);
+	lock_take(&e->lock);
+	e->in_device = now;
+	lock_drop(&e->lock);
+}
+
+bool engine_leave_device(struct engine *e)
+{
+	bool late;
+
+	lock_take(&e->lock);
+	e->in_device = 0;
+	late = e->quarantined;
+	e->quarantined = false;
+	lock_drop(&e->lock);
+	if (late)
+		health_set_away(e->health, 0);
+	return late;
+}
+
+/* --- this one --------------------------------------------------------------------------------- */
+
+enum event { ENDED, OVERDUE, AWAY };
+
+/* When the inference that is on, or could begin now, has taken too long. */
+static int64_t away_at_locked(const struct engine *e)
+{
+	int64_t since = e->in_device ? e->in_device : clock_mono();
+
+	lock_assert_held(&e->lock);
+	return e->config.wait_limit_ns && !e->quarantined ? since + e->config.wait_limit_ns
+							  : INT64_MAX;
+}
 
 static void sleep_locked(struct engine *e, int64_t next)
 {
@@ -16,36 +59,79 @@ static void sleep_locked(struct engine *e, int64_t next)
 		lock_cond_wait_until(&e->due, &e->lock, &until);
 }
 
-/* The next job that is past its deadline, counted; NULL when all is over. */
-static struct job *wait_overdue(struct engine *e, bool *ret_waited)
+static enum event wait_locked(struct engine *e)
 {
-	struct job *j = NULL;
-	int64_t next;
+	for (;;) {
+		int64_t next = deadlines_next(&e->deadlines), away = away_at_locked(e);
+		int64_t now = clock_mono();
+
+		if (e->ended)
+			return ENDED;
+		if (next <= now)
+			return OVERDUE;
+		if (e->in_device && away <= now)
+			return AWAY;
+		sleep_locked(e, next < away ? next : away);
+	}
+}
+
+/* The next job that is past its deadline is counted. */
+static enum event wait_event(struct engine *e, struct job **ret, bool *ret_waited)
+{
+	enum event event;
 
 	lock_take(&e->lock);
-	while (!e->ended && (next = deadlines_next(&e->deadlines)) > clock_mono())
-		sleep_locked(e, next);
-	if (!e->ended) {
-		j = job_get(job_of_deadline(deadlines_pop(&e->deadlines)));
-		*ret_waited = engine_forget_locked(e, j);
+	event = wait_locked(e);
+	if (event == OVERDUE) {
+		*ret = job_get(job_of_deadline(deadlines_pop(&e->deadlines)));
+		*ret_waited = engine_forget_locked(e, *ret);
 	}
+	e->quarantined = e->quarantined || event == AWAY;
 	lock_drop(&e->lock);
-	return j;
+	return event;
+}
+
+static void quarantine(struct engine *e)
+{
+	struct fault f = FAULT_NONE;
+	struct job *j;
+
+	fault_from_device(&f, NPU_TIMEOUT, "waiting for an inference");
+	metrics_add(METRIC_QUARANTINES, 1);
+	metrics_device_error(NPU_TIMEOUT);
+	health_set_away(e->health, clock_mono() - e->config.wait_limit_ns);
+	engine_set_state(e, HEALTH_RECOVERING, &f);
+	for (size_t i = 0; (j = engine_hold_one(e, i)); i++)
+		engine_end(e, j, JOB_FAILED, NULL, &f);
+}
+
+static void expire(struct engine *e, struct job *j, bool waited)
+{
+	struct fault f = FAULT_NONE;
+
+	fault_set(&f, -ETIMEDOUT, "give a longer deadline_ms, or send it when less waits",
+		"the deadline passed");
+	engine_end(e, j, JOB_EXPIRED, NULL, &f);
+	if (waited)
+		job_put(j);
 }
 
 void *engine_deadline_main(void *engine)
 {
 	struct engine *e = engine;
-	struct fault f = FAULT_NONE;
 	bool waited = false;
-	struct job *j;
+	struct job *j = NULL;
 
-	fault_set(&f, -ETIMEDOUT, "give a longer deadline_ms, or send it when less waits",
-		"the deadline passed");
-	while ((j = wait_overdue(e, &waited))) {
-		engine_end(e, j, JOB_EXPIRED, NULL, &f);
-		if (waited)
-			job_put(j);
+	for (;;) {
+		switch (wait_event(e, &j, &waited)) {
+		case ENDED:
+			return NULL;
+		case OVERDUE:
+			expire(e, j, waited);
+			break;
+		case AWAY:
+			quarantine(e);
+			break;
+		}
 	}
-	return NULL;
 }

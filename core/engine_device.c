@@ -1,14 +1,15 @@
-/* The engine's dealings with the device: opening, swapping generations, recovery.
+/* The engine's dealings with the device: opening it, opening and closing generations, swaps.
  *
  *   starting    artifacts are verified, the device opened, the default model configured, warmed up
  *   ready       a generation serves
- *   degraded    it does, and another artifact of the store is unusable
- *   recovering  the generation is torn down and opened anew, golden run included
- *   failed      nothing serves and nothing will without an operator; jobs are refused */
+ *   degraded    it does, and another artifact of the store, or a newer one, is unusable
+ *   recovering  engine_recover.c brings the device back; jobs wait
+ *   failed      nothing serves: an operator is needed, or a cool-down has to pass; jobs are refused */
 #include "core/engine_impl.h"
 
 #include <errno.h>
 
+#include "core/clock.h"
 #include "core/log.h"
 #include "core/metrics.h"
 
@@ -21,7 +22,7 @@ static void show_state(struct engine *e, enum health_state s, const struct fault
 	metrics_set(METRIC_HEALTH_STATE, s);
 }
 
-static void set_state(struct engine *e, enum health_state s, const struct fault *why)
+void engine_set_state(struct engine *e, enum health_state s, const struct fault *why)
 {
 	lock_take(&e->lock);
 	if (!e->draining) /* that is what it then is until the end */
@@ -33,25 +34,28 @@ static void set_state(struct engine *e, enum health_state s, const struct fault 
 		log_info("%s", health_state_name(s));
 }
 
-/* The first model that cannot be used, or -1. */
-static int failed_model(struct engine *e, struct model_view *v)
+/* The first model that cannot be used, or not in its newest version. */
+static bool find_bad(struct engine *e, struct fault *ret)
 {
+	struct model_view v;
+
 	for (size_t i = 0; i < models_count(e->models); i++) {
-		models_get(e->models, (int)i, v);
-		if (v->state == MODEL_FAILED)
-			return (int)i;
+		models_get(e->models, (int)i, &v);
+		*ret = v.state == MODEL_FAILED ? v.fault : v.refused;
+		if (v.state == MODEL_FAILED || v.refused.err)
+			return true;
 	}
-	return -1;
+	return false;
 }
 
-static void serve(struct engine *e)
+void engine_serve(struct engine *e)
 {
-	struct model_view bad;
+	struct fault bad;
 
-	if (failed_model(e, &bad) >= 0)
-		set_state(e, HEALTH_DEGRADED, &bad.fault);
+	if (find_bad(e, &bad))
+		engine_set_state(e, HEALTH_DEGRADED, &bad);
 	else
-		set_state(e, HEALTH_READY, NULL);
+		engine_set_state(e, HEALTH_READY, NULL);
 }
 
 static int open_generation(struct engine *e, int model, struct fault *f)
@@ -73,6 +77,7 @@ static int open_generation(struct engine *e, int model, struct fault *f)
 	}
 	e->current = model;
 	e->served = 0;
+	e->golden_at = clock_mono() + e->config.golden_ns;
 	models_set_state(e->models, model, MODEL_READY, e->generations, NULL);
 	models_get(e->models, model, &e->model);
 	health_set_generation(e->health, v.alias, e->generations);
@@ -80,7 +85,20 @@ static int open_generation(struct engine *e, int model, struct fault *f)
 	return 0;
 }
 
-static void close_generation(struct engine *e)
+/* A newer version that does not come up, and not for a reason that may pass, makes room for the one
+ * before. */
+int engine_open_generation(struct engine *e, int model, struct fault *f)
+{
+	int err = open_generation(e, model, f);
+
+	if (!err || npu_error_row(f->device)->retry != NPU_RETRY_NO ||
+		!models_roll_back(e->models, model, f))
+		return err;
+	log_error("a model is rolled back: %s", f->reason);
+	return open_generation(e, model, f);
+}
+
+enum npu_error engine_close_generation(struct engine *e)
 {
 	enum npu_error code = generation_close(e->generation);
 
@@ -94,16 +112,17 @@ static void close_generation(struct engine *e)
 	e->current = -1;
 	health_set_generation(e->health, NULL, 0);
 	metrics_set(METRIC_GENERATION, 0);
+	return code;
 }
 
-static void model_failed(struct engine *e, int model, const struct fault *f)
+void engine_model_failed(struct engine *e, int model, const struct fault *f)
 {
 	models_set_state(e->models, model, MODEL_FAILED, 0, f);
 	log_error("a model cannot be used: %s", f->reason);
 	engine_end_waiting(e, model, f);
 }
 
-/* --- start ------------------------------------------------------------------------------------ */
+/* --- start and end ---------------------------------------------------------------------------- */
 
 static void verify_all(struct engine *e)
 {
@@ -111,13 +130,14 @@ static void verify_all(struct engine *e)
 
 	for (size_t i = 0; i < models_count(e->models) && engine_pause(e, 0); i++)
 		if (models_verify(e->models, (int)i, &f))
-			model_failed(e, (int)i, &f);
+			engine_model_failed(e, (int)i, &f);
 }
 
-static int open_device(struct engine *e, struct fault *f)
+int engine_open_device(struct engine *e, struct fault *f)
 {
 	struct device_info info;
-	enum npu_error code = device_open(e->config.ops, &e->config.device, &e->device);
+	enum npu_error code =
+		e->device ? NPU_SUCCESS : device_open(e->config.ops, &e->config.device, &e->device);
 
 	if (code) {
 		metrics_device_error(code);
@@ -128,9 +148,9 @@ static int open_device(struct engine *e, struct fault *f)
 	return 0;
 }
 
-static void fail(struct engine *e, const struct fault *f)
+void engine_fail(struct engine *e, const struct fault *f)
 {
-	set_state(e, HEALTH_FAILED, f);
+	engine_set_state(e, HEALTH_FAILED, f);
 	engine_end_waiting(e, -1, f);
 }
 
@@ -139,45 +159,34 @@ void engine_open(struct engine *e)
 {
 	int model = models_default(e->models);
 	struct fault f = FAULT_NONE;
-	int err;
+	struct model_view v;
 
 	verify_all(e);
 	if (!engine_pause(e, 0)) /* told to stop meanwhile: not all is verified */
 		return;
-	err = models_choose(e->models, NULL, &f) < 0 ? f.err : 0;
-	if (!err) {
-		struct model_view v;
-
-		models_get(e->models, model, &v);
-		err = v.state == MODEL_FAILED ? v.fault.err : 0;
-		f = v.fault;
+	if (models_choose(e->models, NULL, &f) < 0) {
+		engine_fail(e, &f);
+		return;
 	}
-	if (!err)
-		err = open_device(e, &f);
-	if (!err) {
-		err = open_generation(e, model, &f);
-		if (err)
-			model_failed(e, model, &f);
-	}
-	if (err)
-		fail(e, &f);
+	models_get(e->models, model, &v);
+	if (v.state == MODEL_FAILED)
+		engine_fail(e, &v.fault);
 	else
-		serve(e);
+		engine_bring_up(e, model, &f);
 }
 
 void engine_close(struct engine *e)
 {
 	if (e->generation)
-		close_generation(e);
+		engine_close_generation(e);
 	device_close(e->device);
 }
 
-/* --- another model ---------------------------------------------------------------------------- */
+/* --- another model, or another version of the same -------------------------------------------- */
 
 void engine_swap(struct engine *e, int model)
 {
 	struct fault f = FAULT_NONE;
-	int previous = e->current;
 	struct model_view v;
 
 	models_get(e->models, model, &v);
@@ -185,48 +194,7 @@ void engine_swap(struct engine *e, int model)
 		engine_end_waiting(e, model, &v.fault);
 		return;
 	}
-	if (!e->device && open_device(e, &f)) {
-		fail(e, &f);
-		return;
-	}
-	if (e->generation)
-		close_generation(e);
-	if (open_generation(e, model, &f) == 0) {
-		serve(e);
-		return;
-	}
-	model_failed(e, model, &f);
-	if (previous >= 0 && open_generation(e, previous, &f) == 0)
-		serve(e);
-	else
-		fail(e, &f);
-}
-
-/* --- recovery --------------------------------------------------------------------------------- */
-
-/* An error that may be gone after a while; false when it is none, or the engine is to stop. */
-static bool may_pass(struct engine *e, const struct fault *f)
-{
-	return npu_error_row(f->device)->retry != NPU_RETRY_NO &&
-		engine_pause(e, ENGINE_RECOVERY_PAUSE_MS << e->recoveries);
-}
-
-void engine_recover(struct engine *e, const struct fault *why)
-{
-	struct fault f = *why;
-	int model = e->current;
-
-	set_state(e, HEALTH_RECOVERING, why);
-	health_note_recovery(e->health);
-	close_generation(e);
-	while (++e->recoveries <= ENGINE_MAX_RECOVERIES) {
-		if (open_generation(e, model, &f) == 0) {
-			serve(e);
-			return;
-		}
-		if (!may_pass(e, &f))
-			break;
-	}
-	model_failed(e, model, &f);
-	fail(e, &f);
+	e->fallback = e->current;
+	if (!e->generation || engine_make_way(e))
+		engine_bring_up(e, model, &f);
 }

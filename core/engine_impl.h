@@ -1,9 +1,10 @@
 /* What the engine's files share; nobody else includes it.
  *   engine.c         what callers see: admission, queues, cancel, start and stop
  *   engine_loop.c    the thread: what to do next
- *   engine_device.c  the device: verification, load, swap, recovery
+ *   engine_device.c  the device: verification, load, swap
+ *   engine_recover.c  recovery, and what is due from time to time
  *   engine_active.c  the jobs on the device: begin, step, end
- *   engine_deadline.c  the other thread: ends jobs at their deadline */
+ *   engine_deadline.c  the other thread: deadlines, and a device that does not come back */
 #ifndef NPUFS_CORE_ENGINE_IMPL_H
 #define NPUFS_CORE_ENGINE_IMPL_H
 
@@ -22,8 +23,14 @@
 #define ENGINE_MAX_RECOVERIES 3
 /* A step that the device was too busy to take is tried so often again, after 1, 2, 4, ... ms. */
 #define ENGINE_MAX_TRIES 8
-/* Between two tries of one recovery: so long, then twice that. */
+/* Between two tries of one recovery: so long, then twice that, up to 32 times. */
 #define ENGINE_RECOVERY_PAUSE_MS 100
+/* Before what was given up is tried again: so long, then twice that, up to 32 times. */
+#define ENGINE_COOL_DOWN_MS 30000LL
+/* After so many good jobs one more sequence is let on the device, where it was lowered. */
+#define ENGINE_RAISE_AFTER 64
+/* Between two looks at whether artifacts have changed. */
+#define ENGINE_LOOK_MS 2000LL
 
 struct active {
 	struct job *job; /* counted */
@@ -48,8 +55,11 @@ struct engine {
 	size_t queued, running;
 	struct job **held; /* those that run; their counts are the thread's */
 	bool draining, stopping;
-	bool gone;  /* the thread is at its end */
-	bool ended; /* the device's thread has: no job is left */
+	bool gone;         /* the thread is at its end */
+	bool ended;        /* the device's thread has: no job is left */
+	int64_t in_device; /* monotonic ns since when the thread waits for it; 0: it does not */
+	bool quarantined;  /* it has waited too long: all that ran was answered */
+	struct fault stop_reason; /* why nothing is submitted any more; err 0: it is */
 
 	/* the thread's own */
 	struct device *device;
@@ -57,8 +67,16 @@ struct engine {
 	struct model_view model; /* of the generation */
 	int current;             /* its model; -1 none */
 	uint64_t generations;
-	size_t served;       /* jobs begun since the last swap */
-	unsigned recoveries; /* in a row */
+	size_t served;                       /* jobs begun since the last swap */
+	unsigned recoveries;                 /* in a row */
+	unsigned cool_downs;                 /* likewise */
+	int cooling;                         /* the model that waits for cool_at; -1 none */
+	int fallback;                        /* the model to go back to, -1 none */
+	uint32_t room;                       /* sequences let on the device at once */
+	uint64_t good;                       /* jobs since that was lowered or raised */
+	bool stopped;                        /* nothing is submitted any more */
+	bool renew;                          /* the current model has a newer version */
+	int64_t look_at, golden_at, cool_at; /* monotonic ns */
 	struct active *active;
 	size_t n_active;
 };
@@ -78,17 +96,41 @@ void engine_leave(struct engine *e, struct job *j, const struct fault *why);
 void engine_leave_waiting(struct engine *e, const struct fault *why);
 /* What a job is told that the stop ends. */
 void engine_stopped(struct fault *ret);
+/* The i-th of those that run, counted; NULL past the end. */
+struct job *engine_hold_one(struct engine *e, size_t i);
 /* End all that wait for a model, or for any (-1). */
 void engine_end_waiting(struct engine *e, int model, const struct fault *why);
 
 /* --- engine_device.c -------------------------------------------------------------------------- */
 void engine_open(struct engine *e);
-/* Make `model` the configured one; nothing may be active. On failure the model is FAILED and its
- * waiting jobs are ended. */
+void engine_close(struct engine *e);
+/* Make `model` the configured one, or its newest version; nothing may be active. */
 void engine_swap(struct engine *e, int model);
+int engine_open_device(struct engine *e, struct fault *f);
+int engine_open_generation(struct engine *e, int model, struct fault *f);
+enum npu_error engine_close_generation(struct engine *e);
+void engine_serve(struct engine *e); /* ready, or degraded */
+void engine_set_state(struct engine *e, enum health_state s, const struct fault *why);
+void engine_model_failed(struct engine *e, int model, const struct fault *f);
+void engine_fail(struct engine *e, const struct fault *f); /* nothing serves */
+
+/* --- engine_recover.c ------------------------------------------------------------------------- */
+/* Close the generation for another; false when the device is in no state for one. */
+bool engine_make_way(struct engine *e);
+/* Without a generation: have `model` serve, or another. `f` is scratch. */
+void engine_bring_up(struct engine *e, int model, struct fault *f);
 /* After an error that reached beyond its job: nothing may be active. */
 void engine_recover(struct engine *e, const struct fault *why);
-void engine_close(struct engine *e);
+void engine_note_good(struct engine *e); /* a job, or a batch's line, went well */
+/* Changed artifacts, ended cool-downs, golden runs: what is due by now. */
+void engine_tend(struct engine *e);
+int64_t engine_next_due(const struct engine *e);
+bool engine_stopped_for(struct engine *e, struct fault *ret);
+
+/* --- engine_deadline.c ------------------------------------------------------------------------ */
+/* Around everything that waits for the device. Leaving: true when it was away too long. */
+void engine_enter_device(struct engine *e);
+bool engine_leave_device(struct engine *e);
 
 /* --- engine_active.c -------------------------------------------------------------------------- */
 bool engine_has_room(struct engine *e);

@@ -12,11 +12,16 @@ static bool wait_for_work(struct engine *e)
 {
 	bool go_on;
 
+	int64_t due = engine_next_due(e);
+	struct timespec until =
+		clock_timespec(due == INT64_MAX ? clock_mono() + NS_PER_SEC * 3600 : due);
+	bool over = false;
+
 	lock_take(&e->lock);
-	while (!e->stopping && !e->n_active && !e->queued) {
+	while (!e->stopping && !e->n_active && !e->queued && !over) {
 		if (e->draining)
 			lock_cond_signal(&e->idle);
-		lock_cond_wait(&e->work, &e->lock);
+		over = lock_cond_wait_until(&e->work, &e->lock, &until);
 	}
 	go_on = !e->stopping;
 	lock_drop(&e->lock);
@@ -95,6 +100,17 @@ static void fill(struct engine *e)
 	int model = choose_model(e);
 	struct job *j;
 
+	if (e->stopped) {
+		engine_end_waiting(e, -1, &e->stop_reason);
+		return;
+	}
+	if (e->renew && model == e->current) { /* likewise: it drains first */
+		if (e->n_active == 0) {
+			e->renew = false;
+			engine_swap(e, model);
+		}
+		return;
+	}
 	if (model < 0)
 		return;
 	if (model != e->current) {
@@ -123,6 +139,7 @@ void *engine_main(void *engine)
 
 	engine_open(e);
 	while (wait_for_work(e)) {
+		engine_tend(e);
 		fill(e);
 		engine_step_all(e);
 	}

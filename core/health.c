@@ -63,6 +63,13 @@ void health_set_generation(struct health *h, const char *model, uint64_t generat
 	lock_drop(&h->lock);
 }
 
+void health_note_entry(struct health *h, int64_t mono)
+{
+	lock_take(&h->lock);
+	h->last_entry = mono;
+	lock_drop(&h->lock);
+}
+
 void health_note_progress(struct health *h)
 {
 	int64_t now = clock_mono();
@@ -84,6 +91,35 @@ void health_note_recovery(struct health *h)
 {
 	lock_take(&h->lock);
 	h->recoveries++;
+	lock_drop(&h->lock);
+}
+
+void health_note_golden(struct health *h)
+{
+	lock_take(&h->lock);
+	h->last_golden = clock_wall();
+	lock_drop(&h->lock);
+}
+
+void health_set_room(struct health *h, uint32_t room, uint32_t most)
+{
+	lock_take(&h->lock);
+	h->room = room;
+	h->most = most;
+	lock_drop(&h->lock);
+}
+
+void health_set_next_try(struct health *h, int64_t wall)
+{
+	lock_take(&h->lock);
+	h->next_try = wall;
+	lock_drop(&h->lock);
+}
+
+void health_set_away(struct health *h, int64_t since)
+{
+	lock_take(&h->lock);
+	h->away_since = since;
 	lock_drop(&h->lock);
 }
 
@@ -148,16 +184,44 @@ static void put_error(const struct health *h, struct buf *out)
 	put_time(out, "last_error_at", h->last_error_at);
 }
 
-static void put_progress(const struct health *h, uint64_t running, struct buf *out)
-{
-	double ago = (double)(clock_mono() - h->last_progress) / (double)NS_PER_SEC;
+#define STALL_SECONDS 30
 
+static double seconds_since(int64_t mono)
+{
+	return (double)(clock_mono() - mono) / (double)NS_PER_SEC;
+}
+
+static int64_t last_sign(const struct health *h)
+{
+	return h->last_progress > h->last_entry ? h->last_progress : h->last_entry;
+}
+
+/* A device that gives nothing while jobs wait is seen, whatever it says of itself. */
+static void put_progress(const struct health *h, uint64_t jobs, struct buf *out)
+{
 	if (!h->last_progress)
 		buf_puts(out, "last_progress_seconds_ago: never\n");
 	else
-		buf_printf(out, "last_progress_seconds_ago: %.3f\n", ago);
-	if (running && h->last_progress && ago > 30)
-		buf_puts(out, "stalled: yes, jobs run and the device has given nothing for long\n");
+		buf_printf(out, "last_progress_seconds_ago: %.3f\n",
+			seconds_since(h->last_progress));
+	if (jobs && h->last_entry && seconds_since(last_sign(h)) > STALL_SECONDS)
+		buf_puts(out,
+			"stalled: yes, jobs wait and the device has given nothing for long\n");
+	if (h->away_since)
+		buf_printf(out,
+			"quarantine: an inference has not come back for %.0f seconds; "
+			"its buffers stay untouched and the device is given nothing\n",
+			seconds_since(h->away_since));
+}
+
+static void put_recovery(const struct health *h, struct buf *out)
+{
+	buf_printf(out, "recoveries: %llu\n", (unsigned long long)h->recoveries);
+	if (h->room < h->most)
+		buf_printf(out, "admission: lowered, %u sequences at once instead of %u\n", h->room,
+			h->most);
+	if (h->next_try)
+		put_time(out, "next_try", h->next_try);
 }
 
 void health_render(struct health *h, uint64_t queued, uint64_t running, struct buf *out)
@@ -180,9 +244,9 @@ void health_render(struct health *h, uint64_t queued, uint64_t running, struct b
 	put_time(out, "last_golden", now.last_golden);
 	buf_printf(out, "queued: %llu\n", (unsigned long long)queued);
 	buf_printf(out, "running: %llu\n", (unsigned long long)running);
-	put_progress(&now, running, out);
+	put_progress(&now, queued + running, out);
 	put_error(&now, out);
-	buf_printf(out, "recoveries: %llu\n", (unsigned long long)now.recoveries);
+	put_recovery(&now, out);
 }
 
 void health_render_version(struct health *h, const char *daemon_version, struct buf *out)

@@ -34,8 +34,12 @@ struct health {
 	uint64_t generation;
 	int64_t since, last_golden, last_error_at; /* wall ns, 0 never */
 	int64_t last_progress;                     /* monotonic ns: the last checked inference */
+	int64_t last_entry;                        /* likewise: when the last one began */
 	enum npu_error last_error;
 	uint64_t recoveries;
+	uint32_t room, most; /* sequences let on the device at once, and how many at best */
+	int64_t next_try;    /* wall ns of the end of a cool-down; 0 none */
+	int64_t away_since;  /* monotonic ns: in quarantine; 0: not */
 };
 
 /* `default_model`: alias of the model for requests that name none, NULL without one. */
@@ -48,9 +52,15 @@ void health_set_fault(struct health *h, enum health_state s, const struct fault 
 void health_set_device(struct health *h, const struct device_info *info);
 void health_set_generation(struct health *h, const char *model,
 	uint64_t generation); /* golden passed */
+void health_note_entry(struct health *h, int64_t mono);
 void health_note_progress(struct health *h);
 void health_note_error(struct health *h, enum npu_error code);
 void health_note_recovery(struct health *h);
+void health_note_golden(struct health *h);
+void health_set_room(struct health *h, uint32_t room, uint32_t most);
+void health_set_next_try(struct health *h, int64_t wall);
+/* Since when an inference has not come back (monotonic ns); 0: it has. */
+void health_set_away(struct health *h, int64_t since);
 
 enum health_state health_state(struct health *h);
 const char *health_state_name(enum health_state s);

@@ -46,6 +46,11 @@ static const char *error_label(unsigned index)
 	return npu_error_row((enum npu_error)index)->name;
 }
 
+static const char *reaction_label(unsigned index)
+{
+	return npu_reaction_name((enum npu_reaction)index);
+}
+
 static const char *health_label(unsigned index)
 {
 	return health_state_name((enum health_state)index);
@@ -56,6 +61,8 @@ static const struct label_set labels_JOB_ENDS = { "state", job_label, JOB_DONE, 
 static const struct label_set labels_CALLS = { "call", call_label, 0, CALL_COUNT };
 static const struct label_set labels_ERRORS = { "code", error_label, NPU_SUCCESS + 1,
 	NPU_ERROR_COUNT };
+static const struct label_set labels_REACTIONS = { "reaction", reaction_label, NPU_REACT_RELOAD,
+	NPU_REACTION_COUNT };
 static const struct label_set labels_HEALTH = { "state", health_label, 0, HEALTH_STATE_COUNT };
 
 static const struct metric_row rows[METRIC_COUNT] = {

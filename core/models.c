@@ -11,16 +11,25 @@
 
 #define OWN_ALIAS "echo"
 
-struct model_entry {
-	char alias[ALIAS_MAX + 1]; /* fixed */
-	/* by lock; artifact, manifest and tokenizer are set once */
-	enum model_state state;
+/* One version of a model; never changed and never freed before the end. */
+struct version {
+	struct version *older; /* those that came before, for the end */
 	struct artifact *artifact;
 	struct manifest *own;
 	struct tokenizer *tokenizer;
 	char sha256[SHA256_HEX_SIZE];
+};
+
+struct model_entry {
+	char alias[ALIAS_MAX + 1]; /* fixed */
+	/* by lock */
+	enum model_state state;
+	struct version *now, *all; /* in use, or NULL; the newest of all */
 	uint64_t generation;
-	struct fault fault;
+	struct fault fault, refused;
+	/* the engine thread's */
+	struct version *before;      /* to roll back to, or NULL */
+	char stamp[SHA256_HEX_SIZE]; /* of what was verified last */
 };
 
 struct models {
@@ -86,15 +95,32 @@ int models_new(const char *store, const struct device_ops *ops, struct models **
 	return 0;
 }
 
+static void free_version(struct version *v)
+{
+	if (!v)
+		return;
+	artifact_free(v->artifact);
+	manifest_free(v->own);
+	tokenizer_free(v->tokenizer);
+	free(v);
+}
+
+static void free_versions(struct version *v)
+{
+	while (v) {
+		struct version *older = v->older;
+
+		free_version(v);
+		v = older;
+	}
+}
+
 void models_free(struct models *m)
 {
 	if (!m)
 		return;
-	for (size_t i = 0; m->entries && i < m->n; i++) {
-		artifact_free(m->entries[i].artifact);
-		manifest_free(m->entries[i].own);
-		tokenizer_free(m->entries[i].tokenizer);
-	}
+	for (size_t i = 0; m->entries && i < m->n; i++)
+		free_versions(m->entries[i].all);
 	free(m->entries);
 	free(m->store);
 	lock_done(&m->lock);
@@ -168,19 +194,23 @@ int models_set_default(struct models *m, const char *alias, struct fault *f)
 
 void models_get(struct models *m, int index, struct model_view *ret)
 {
+	static const struct version none;
 	struct model_entry *e = &m->entries[index];
+	const struct version *v;
 
 	assert(index >= 0 && (size_t)index < m->n);
 	lock_take(&m->lock);
+	v = e->now ? e->now : &none;
 	*ret = (struct model_view){
 		.alias = e->alias,
 		.state = e->state,
-		.manifest = e->artifact ? e->artifact->manifest : e->own,
-		.artifact = e->artifact,
-		.tokenizer = e->tokenizer,
-		.sha256 = e->sha256[0] ? e->sha256 : "",
+		.manifest = v->artifact ? v->artifact->manifest : v->own,
+		.artifact = v->artifact,
+		.tokenizer = v->tokenizer,
+		.sha256 = v->sha256,
 		.generation = e->generation,
 		.fault = e->fault,
+		.refused = e->refused,
 	};
 	lock_drop(&m->lock);
 }
@@ -199,7 +229,7 @@ const char *model_state_name(enum model_state s)
 
 /* --- verification: files are read without the lock, what was learned is published under it ---- */
 
-static int load_own(struct models *m, struct model_entry *learned, struct fault *f)
+static int load_own(struct models *m, struct version *learned, struct fault *f)
 {
 	size_t len = strlen(m->own_manifest);
 
@@ -207,16 +237,17 @@ static int load_own(struct models *m, struct model_entry *learned, struct fault 
 	return manifest_parse(m->own_manifest, len, true, &learned->own, f);
 }
 
-static int load_artifact(struct models *m, struct model_entry *learned, struct fault *f)
+static int load_artifact(struct models *m, const char *alias, struct version *learned,
+	struct fault *f)
 {
-	int err = artifact_verify(m->store, learned->alias, &learned->artifact, f);
+	int err = artifact_verify(m->store, alias, &learned->artifact, f);
 
 	if (!err)
 		memcpy(learned->sha256, learned->artifact->sha256, sizeof learned->sha256);
 	return err;
 }
 
-static int load_tokenizer(struct model_entry *learned, struct fault *f)
+static int load_tokenizer(struct version *learned, struct fault *f)
 {
 	const struct manifest *man = learned->artifact ? learned->artifact->manifest : learned->own;
 	AUTO_FREE void *file = NULL;
@@ -230,17 +261,29 @@ static int load_tokenizer(struct model_entry *learned, struct fault *f)
 	return err ? err : tokenizer_new(&man->tokenizer, file, len, &learned->tokenizer, f);
 }
 
-/* Member by member: the alias is read by others without the lock. */
-static void publish(struct models *m, struct model_entry *e, const struct model_entry *learned)
+/* What the store has now. The stamp is taken first: what changes meanwhile is looked at again. */
+static int load_version(struct models *m, int index, struct version **ret, struct fault *f)
 {
-	lock_take(&m->lock);
-	e->state = learned->state;
-	e->artifact = learned->artifact;
-	e->own = learned->own;
-	e->tokenizer = learned->tokenizer;
-	memcpy(e->sha256, learned->sha256, sizeof e->sha256);
-	e->fault = learned->fault;
-	lock_drop(&m->lock);
+	struct model_entry *e = &m->entries[index];
+	struct version *v = calloc(1, sizeof *v);
+	int err = v ? 0 : -ENOMEM;
+
+	*f = (struct fault)FAULT_NONE;
+	if (!m->own_manifest)
+		artifact_stamp(m->store, e->alias, e->stamp);
+	if (!err)
+		err = m->own_manifest ? load_own(m, v, f) : load_artifact(m, e->alias, v, f);
+	if (!err)
+		err = load_tokenizer(v, f);
+	if (!err) {
+		*ret = v;
+		return 0;
+	}
+	free_version(v);
+	if (!f->err)
+		fault_set(f, err, "look at the daemon's log", "the model could not be loaded");
+	models_name(m, index, f);
+	return err;
 }
 
 void models_name(const struct models *m, int index, struct fault *f)
@@ -251,24 +294,86 @@ void models_name(const struct models *m, int index, struct fault *f)
 	memcpy(f->reason, reason, sizeof f->reason - 1);
 }
 
+static void use_locked(struct model_entry *e, struct version *v)
+{
+	v->older = e->all;
+	e->all = v;
+	e->now = v;
+	e->state = MODEL_AVAILABLE;
+	e->fault = (struct fault)FAULT_NONE;
+	e->refused = (struct fault)FAULT_NONE;
+}
+
 int models_verify(struct models *m, int index, struct fault *f)
 {
 	struct model_entry *e = &m->entries[index];
-	struct model_entry learned = *e;
-	int err;
+	struct version *v = NULL;
+	int err = load_version(m, index, &v, f);
 
-	*f = (struct fault)FAULT_NONE;
-	err = m->own_manifest ? load_own(m, &learned, f) : load_artifact(m, &learned, f);
-	if (!err)
-		err = load_tokenizer(&learned, f);
-	if (err && !f->err)
-		fault_set(f, err, "look at the daemon's log", "the model could not be loaded");
-	if (err)
-		models_name(m, index, f);
-	learned.state = err ? MODEL_FAILED : MODEL_AVAILABLE;
-	learned.fault = *f;
-	publish(m, e, &learned);
+	lock_take(&m->lock);
+	if (!err) {
+		use_locked(e, v);
+	} else {
+		e->state = MODEL_FAILED;
+		e->fault = *f;
+	}
+	lock_drop(&m->lock);
 	return err;
+}
+
+/* --- newer versions --------------------------------------------------------------------------- */
+
+bool models_changed(struct models *m, int index)
+{
+	struct model_entry *e = &m->entries[index];
+	char stamp[SHA256_HEX_SIZE];
+
+	if (m->own_manifest)
+		return false;
+	artifact_stamp(m->store, e->alias, stamp);
+	return strcmp(stamp, e->stamp) != 0;
+}
+
+static void set_refused(struct models *m, struct model_entry *e, const struct fault *why)
+{
+	lock_take(&m->lock);
+	e->refused = *why;
+	if (e->state == MODEL_FAILED)
+		e->fault = *why;
+	lock_drop(&m->lock);
+}
+
+/* The old version's folder may have another name by now; it is reached by its descriptor. */
+int models_reload(struct models *m, int index, struct fault *f)
+{
+	struct model_entry *e = &m->entries[index];
+	struct version *v = NULL;
+	int err = load_version(m, index, &v, f);
+
+	if (err) {
+		set_refused(m, e, f);
+		return err;
+	}
+	e->before = e->now && artifact_pin(e->now->artifact) == 0 ? e->now : NULL;
+	lock_take(&m->lock);
+	use_locked(e, v);
+	lock_drop(&m->lock);
+	return 0;
+}
+
+bool models_roll_back(struct models *m, int index, const struct fault *why)
+{
+	struct model_entry *e = &m->entries[index];
+	struct version *v = e->before;
+
+	e->before = NULL;
+	if (!v)
+		return false;
+	lock_take(&m->lock);
+	e->now = v;
+	e->refused = *why;
+	lock_drop(&m->lock);
+	return true;
 }
 
 void models_set_state(struct models *m, int index, enum model_state s, uint64_t generation,

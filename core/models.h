@@ -1,6 +1,6 @@
 /* The models a store offers: which aliases there are is fixed at start, what is known of each is
- * learned on the engine's thread (verification reads every file) and read by anyone. An entry that
- * was verified keeps its manifest and tokenizer until the end. */
+ * learned on the engine's thread (verification reads every file) and read by anyone. A version that
+ * was verified keeps its manifest and tokenizer until the end, also when a newer one replaced it. */
 #ifndef NPUFS_CORE_MODELS_H
 #define NPUFS_CORE_MODELS_H
 
@@ -22,6 +22,7 @@ struct model_view {
 	const char *sha256;                /* of the manifest; "" until verified */
 	uint64_t generation;               /* the last that was configured; 0 none */
 	struct fault fault;                /* why it failed */
+	struct fault refused;              /* why a newer version of it is not used; err 0: none */
 };
 
 /* List the store's aliases, or the backend's own one ("echo") when it brings its manifest. */
@@ -42,11 +43,19 @@ const char *model_state_name(enum model_state s);
 
 /* --- for the engine's thread ------------------------------------------------------------------ */
 
-/* Verify the artifact and make its tokenizer: AVAILABLE, or FAILED with its fault, which is
- * returned. */
 /* Put the model's alias in front of a reason: health and log speak of one among several. */
 void models_name(const struct models *m, int index, struct fault *f);
+/* Verify the artifact and make its tokenizer: AVAILABLE, or FAILED with its fault, which is
+ * returned. */
 int models_verify(struct models *m, int index, struct fault *f);
+/* Is what the store has of it another than was verified last? Reads no file. */
+bool models_changed(struct models *m, int index);
+/* Verify what the store has of it now. A good version takes the place of the old one, which is kept
+ * to roll back to, and is AVAILABLE; a bad one is refused, and a model that did not fail stays as it
+ * was. */
+int models_reload(struct models *m, int index, struct fault *f);
+/* Back to the version before, because of `why`; false when there is none any more. */
+bool models_roll_back(struct models *m, int index, const struct fault *why);
 void models_set_state(struct models *m, int index, enum model_state s, uint64_t generation,
 	const struct fault *why);
 

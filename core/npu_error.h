@@ -52,10 +52,25 @@ enum npu_contaminates {
 	NPU_TAINTS_UNKNOWN /* treated as the generation: drain */
 };
 
+/* What the daemon does about it by itself. Only what the contract lets be automatic is: no level of
+ * reset is, beyond unloading a generation. */
+enum npu_reaction {
+	NPU_REACT_NONE,
+	NPU_REACT_RETRY,     /* back off, try again, a bounded number of times; then as FAIL_JOB */
+	NPU_REACT_FAIL_JOB,  /* nothing else notices */
+	NPU_REACT_RELOAD,    /* drain the generation, configure and warm up again */
+	NPU_REACT_LOWER,     /* that, with half as many sequences at once from then on */
+	NPU_REACT_ROLL_BACK, /* drain; the artifact's last good version again, else out of use */
+	NPU_REACT_WAIT,      /* drain; ask until the device is back; configure and warm up again */
+	NPU_REACT_STOP,      /* nothing more is submitted: an operator is needed */
+	NPU_REACTION_COUNT
+};
+
 struct npu_error_row {
 	const char *name;
 	enum npu_retry retry;
 	enum npu_contaminates taints;
+	enum npu_reaction reaction;
 	int err;             /* negative errno a user sees */
 	const char *message; /* for users: one line, no path, no address */
 	const char *action;  /* what to do about it */
@@ -63,5 +78,7 @@ struct npu_error_row {
 
 /* The row of a code; one outside 0..29 gives the row of NPU_UNKNOWN. */
 const struct npu_error_row *npu_error_row(enum npu_error code);
+/* "retry", "wait", ...: for metrics and tests. */
+const char *npu_reaction_name(enum npu_reaction r);
 
 #endif

@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #include "core/clock.h"
+#include "core/files.h"
 #include "core/lock.h"
 #include "core/log.h"
 #include "core/mem.h"
@@ -204,6 +205,7 @@ static int start_engine(struct npufs *fs, const struct device_ops *ops)
 			.threads = o->threads,
 			.step_delay_us = (unsigned)o->sim_delay_us,
 			.kv_sequences = o->kv_sequences,
+			.dump_ini = o->dump_ini,
 		},
 		.max_active = o->max_active,
 		.queue_limit = o->queue,
@@ -211,6 +213,8 @@ static int start_engine(struct npufs *fs, const struct device_ops *ops)
 		.output_bytes = o->output_size,
 		.batch_bytes = o->batch_size,
 		.file_bytes = o->batch_size,
+		.wait_limit_ns = (int64_t)o->wait_limit_us * 1000,
+		.golden_ns = (int64_t)o->golden_us * 1000,
 	};
 	const struct jobdir_limits limits = {
 		.files = o->max_files,
@@ -408,6 +412,22 @@ static void tear_down(struct npufs *fs)
 	health_done(&fs->health);
 }
 
+/* The runtime chooses the names of what it writes there; it is nobody else's to see. */
+static int enter_diagnostic(const struct npufs *fs)
+{
+	AUTO_CLOSE int store = -1, dir = -1;
+	int err = files_open_root(fs->store, FILES_OWN, &store);
+
+	if (err)
+		return err;
+	if (mkdirat(store, "diagnostic", 0700) < 0 && errno != EEXIST)
+		return -errno;
+	err = files_open_folder(store, "diagnostic", FILES_OWN, &dir);
+	if (err)
+		return err;
+	return fchmod(dir, 0700) < 0 || fchdir(dir) < 0 ? -errno : 0;
+}
+
 static int run_mounted(struct npufs *fs, const struct device_ops *ops)
 {
 	int err = fs->opts.foreground ? 0 : become_daemon(&fs->opts);
@@ -417,6 +437,8 @@ static int run_mounted(struct npufs *fs, const struct device_ops *ops)
 		fs->opts.debug ? LEVEL_DEBUG : LEVEL_INFO);
 	metrics_start(NPUFS_VERSION);
 	health_init(&fs->health, ops, models_alias(fs->models, models_default(fs->models)));
+	if (!err && fs->opts.dump_ini)
+		err = enter_diagnostic(fs);
 	if (!err)
 		err = start_engine(fs, ops);
 	if (!err)

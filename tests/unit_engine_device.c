@@ -173,24 +173,39 @@ static void kv__roll_back_fails_silently__sequence_given_up(void **state)
 	check_runs("{\"prompt\":\"abc\",\"max_new_tokens\":1}", "d\n");
 }
 
-static void start__device_missing__failed_and_jobs_answered(void **state)
+/* A device that is not there is waited for: nothing that was accepted is lost. */
+static void start__device_missing__waits_for_it_and_says_so(void **state)
 {
 	struct job *j;
-	int err;
+
+	(void)state;
+	fake_fail("create_vdevice", 1, NPU_NO_DEVICE);
+	fake_fail("create_vdevice", 2, NPU_NO_DEVICE);
+	start(&fake_ops);
+	j = submit("{\"prompt\":\"abc\",\"max_new_tokens\":1}");
+	await_health(HEALTH_RECOVERING);
+	assert_true(r.health.action[0] != '\0');
+	check_output(j, "d\n");
+	job_put(j);
+	assert_int_equal(health_state(&r.health), HEALTH_READY);
+	assert_int_equal(fake_count("create_vdevice"), 3);
+}
+
+static void start__device_never_there__stop_and_deadlines_are_not_delayed(void **state)
+{
+	struct job *a, *b;
 
 	(void)state;
 	fake_fail("create_vdevice", 0, NPU_NO_DEVICE);
 	start(&fake_ops);
-	err = submit_as(1000, "{\"prompt\":\"abc\"}",
-		&j); /* may come before or after the failure */
-	if (!err)
-		check_error(j, JOB_FAILED, -ENODEV);
-	job_put(j);
-	await_health(HEALTH_FAILED);
-	assert_true(engine_admit(r.engine, 1, NULL) < 0);
-	if (submit_as(1000, "{\"prompt\":\"abc\"}", &j) == 0) /* by a file that was opened before */
-		check_error(j, JOB_FAILED, -ENODEV);
-	job_put(j);
+	a = submit("{\"prompt\":\"abc\",\"deadline_ms\":50}");
+	b = submit("{\"prompt\":\"abc\"}");
+	check_error(a, JOB_EXPIRED, -ETIMEDOUT);
+	engine_stop(r.engine, 0);
+	r.stopped = true;
+	check_error(b, JOB_FAILED, -ESHUTDOWN);
+	job_put(a);
+	job_put(b);
 }
 
 /* --- several models --------------------------------------------------------------------------- */
@@ -514,7 +529,8 @@ int main(void)
 		TEST(kv__never_any_room__failed_not_spinning),
 		TEST(kv__allocate_fails_silently__job_fails_and_recovery),
 		TEST(kv__roll_back_fails_silently__sequence_given_up),
-		TEST(start__device_missing__failed_and_jobs_answered),
+		TEST(start__device_missing__waits_for_it_and_says_so),
+		TEST(start__device_never_there__stop_and_deadlines_are_not_delayed),
 		TEST(swap__jobs_for_two__both_served_in_bounded_turns),
 		TEST(swap__other_model_broken__its_jobs_fail_the_old_one_serves),
 		TEST(swap__model_known_to_be_broken__not_tried),

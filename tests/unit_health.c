@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/clock.h"
 #include "core/device_null.h"
 #include "tests/fake_device.h"
 
@@ -36,6 +37,14 @@ static bool says(const char *line)
 	health_render(&h, 3, 1, &text);
 	snprintf(whole, sizeof whole, "\n%s\n", line);
 	return strstr(buf_text(&text), whole) != NULL;
+}
+
+static bool says_anywhere(const char *words)
+{
+	AUTO_BUF struct buf text = BUF_INIT;
+
+	health_render(&h, 3, 1, &text);
+	return strstr(buf_text(&text), words) != NULL;
 }
 
 static void check_first_word(const char *word)
@@ -113,13 +122,39 @@ static void set__texts_too_long__cut(void **state)
 	assert_int_equal(strlen(h.model), sizeof h.model - 1);
 }
 
-static void progress__long_ago_with_jobs_running__stalled(void **state)
+#define STALLED "stalled: yes, jobs wait and the device has given nothing for long"
+
+static void progress__long_ago_with_jobs__stalled(void **state)
 {
 	(void)state;
+	health_note_entry(&h, clock_mono() - 31 * NS_PER_SEC);
+	assert_true(says(STALLED));
 	health_note_progress(&h);
-	assert_false(says("stalled: yes, jobs run and the device has given nothing for long"));
-	h.last_progress -= 31000000000;
-	assert_true(says("stalled: yes, jobs run and the device has given nothing for long"));
+	assert_false(says(STALLED));
+	h.last_progress -= 31 * NS_PER_SEC;
+	assert_true(says(STALLED));
+	health_note_entry(&h, clock_mono()); /* it was idle, not stalled */
+	assert_false(says(STALLED));
+}
+
+static void away__known__told_with_its_seconds(void **state)
+{
+	(void)state;
+	assert_false(says_anywhere("quarantine:"));
+	health_set_away(&h, clock_mono() - 5 * NS_PER_SEC);
+	assert_true(says_anywhere("quarantine: an inference has not come back for 5 seconds"));
+	health_set_away(&h, 0);
+	assert_false(says_anywhere("quarantine:"));
+}
+
+static void recovery__lowered_and_cooling__told(void **state)
+{
+	(void)state;
+	assert_false(says_anywhere("admission:") || says_anywhere("next_try:"));
+	health_set_room(&h, 2, 8);
+	health_set_next_try(&h, 1764444000 * NS_PER_SEC);
+	assert_true(says("admission: lowered, 2 sequences at once instead of 8"));
+	assert_true(says_anywhere("next_try: 2025-11-29T19:20:00"));
 }
 
 static void version__open_or_not__known_or_unknown(void **state)
@@ -160,7 +195,9 @@ int main(void)
 		TEST(render__nothing_yet__says_so),
 		TEST(set_fault__device_error__told_with_its_action),
 		TEST(set__texts_too_long__cut),
-		TEST(progress__long_ago_with_jobs_running__stalled),
+		TEST(progress__long_ago_with_jobs__stalled),
+		TEST(away__known__told_with_its_seconds),
+		TEST(recovery__lowered_and_cooling__told),
 		TEST(version__open_or_not__known_or_unknown),
 		TEST(render__measuring_backend__warns),
 	};

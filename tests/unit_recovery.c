@@ -1,0 +1,338 @@
+/* Every error of the device at every call that can give it: what becomes of the job, the buffers, the
+ * admission, the health and the metrics. What is due is copied by hand from the action column of
+ * device contract 9. */
+#include "tests/engine_rig.h"
+
+#include "core/metrics.h"
+
+enum due { GOES_ON, RETRIES, FAILS_JOB, RELOADS, GIVES_UP, WAITS, STOPS };
+
+/* By value. `passes`: the retry column does not say no. */
+static const struct {
+	enum due due;
+	bool passes;
+} contract[NPU_ERROR_COUNT] = {
+	[0] = { GOES_ON, false },
+	[1] = { RELOADS, true },  /* lower admission */
+	[2] = { RELOADS, false }, /* drain */
+	[3] = { STOPS, false },   /* stop submitting */
+	[4] = { FAILS_JOB, false },
+	[5] = { GIVES_UP, false }, /* roll the artifact back: here there is no older one */
+	[6] = { WAITS, true },
+	[7] = { RELOADS, false },
+	[8] = { STOPS, false },
+	[9] = { STOPS, false },
+	[10] = { GIVES_UP, false },
+	[11] = { GIVES_UP, false },
+	[12] = { GIVES_UP, false },
+	[13] = { RELOADS, true },
+	[14] = { FAILS_JOB, false },
+	[15] = { RELOADS, false },
+	[16] = { RELOADS, false },
+	[17] = { RETRIES, true },
+	[18] = { WAITS, true },
+	[19] = { GIVES_UP, false },
+	[20] = { RELOADS, false },
+	[21] = { GIVES_UP, false },
+	[22] = { GIVES_UP, false },
+	[23] = { STOPS, false },
+	[24] = { STOPS, false },
+	[25] = { STOPS, false },
+	[26] = { WAITS, true },
+	[27] = { FAILS_JOB, false },
+	[28] = { RELOADS, false },
+	[29] = { FAILS_JOB, false },
+};
+
+#define SHORT "{\"prompt\":\"abc\",\"max_new_tokens\":1}"
+
+static void again(void)
+{
+	void *state = NULL;
+
+	down(&state);
+	up(&state);
+}
+
+static uint64_t counted(const char *metric, enum npu_error code)
+{
+	AUTO_BUF struct buf all = BUF_INIT;
+	char line[128];
+	const char *at;
+
+	metrics_render(&all);
+	snprintf(line, sizeof line, "\n%s{code=\"%s\"} ", metric, npu_error_row(code)->name);
+	at = strstr(buf_text(&all), line);
+	return at ? strtoull(at + strlen(line), NULL, 10) : 0;
+}
+
+#define ERRORS "npufs_device_errors_total"
+
+/* Nothing is taken any more, and for that reason. */
+static void check_refused(enum npu_error code)
+{
+	struct fault f = FAULT_NONE;
+
+	await_health(HEALTH_FAILED);
+	assert_int_equal(engine_admit(r.engine, 1, &f), npu_error_row(code)->err);
+	assert_true(f.reason[0] && f.action[0]);
+	assert_int_equal(r.health.last_error, code);
+}
+
+static void check_serves(uint64_t generation, uint64_t recoveries)
+{
+	struct job *j = submit(SHORT);
+	struct job_view v;
+
+	check_output(j, "d\n");
+	job_look(j, &v);
+	assert_int_equal(v.generation, generation);
+	job_put(j);
+	assert_int_equal(health_state(&r.health), HEALTH_READY);
+	assert_int_equal(r.health.recoveries, recoveries);
+}
+
+/* --- while the device is opened and the model brought up -------------------------------------- */
+
+static void open_once(const char *call, enum npu_error code)
+{
+	uint64_t before = counted(ERRORS, code);
+	struct job *j;
+	int err;
+
+	print_message("%s: %s\n", call, npu_error_row(code)->name);
+	fake_fail(call, 1, code);
+	start(&fake_ops);
+	err = submit_as(1000, SHORT, &j); /* may come before or after the failure */
+	if (contract[code].passes) {
+		assert_int_equal(err, 0);
+		check_output(j, "d\n");
+		assert_int_equal(health_state(&r.health), HEALTH_READY);
+	} else {
+		if (!err)
+			check_error(j, JOB_FAILED, npu_error_row(code)->err);
+		check_refused(code);
+		assert_int_equal(fake_count("infer"), 0);
+	}
+	assert_true(counted(ERRORS, code) > before);
+	job_put(j);
+	again();
+}
+
+static void opening__every_error_at_every_call__passes_or_is_refused(void **state)
+{
+	static const char *const calls[] = { "create_vdevice", "status", "info", "create_calbin",
+		"configure", "create_input_buf", "create_output_buf", "create_kv" };
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(calls); i++)
+		for (int code = 1; code < NPU_ERROR_COUNT; code++)
+			open_once(calls[i], (enum npu_error)code);
+}
+
+/* --- while a job runs ------------------------------------------------------------------------- */
+
+static void run_once(const char *call, enum npu_error code)
+{
+	enum due due = contract[code].due;
+	uint64_t before = counted(ERRORS, code);
+	unsigned buffers;
+	struct job *j;
+
+	print_message("%s: %s\n", call, npu_error_row(code)->name);
+	start(&fake_ops);
+	await_health(HEALTH_READY);
+	buffers = fake_count("create_input_buf");
+	fake_fail(call, 1, code);
+	j = submit(SHORT);
+	if (due == RETRIES && strcmp(call, "wait") != 0) {
+		check_output(j, "d\n");
+		due = FAILS_JOB; /* as for all else */
+	} else {
+		check_error(j, JOB_FAILED, npu_error_row(code)->err);
+	}
+	if (due == FAILS_JOB || due == RETRIES) {
+		check_serves(1, 0);
+		assert_int_equal(fake_count("create_input_buf"), buffers);
+		assert_int_equal(fake_count("reset_configuration"), 0);
+	} else if (due == RELOADS || due == WAITS) {
+		check_serves(2, 1);
+		assert_int_equal(fake_count("create_input_buf"), 2 * buffers);
+		assert_int_equal(fake_count("reset_configuration"), 1);
+	} else {
+		check_refused(code);
+		assert_int_equal(fake_count("create_input_buf"), buffers);
+		assert_int_equal(fake_count("reset_configuration"), due == GIVES_UP);
+	}
+	assert_true(counted(ERRORS, code) > before);
+	job_put(j);
+	again();
+}
+
+static void running__every_error_at_every_call__as_the_table_says(void **state)
+{
+	static const char *const calls[] = { "slice_input", "slice_output", "set_csr", "infer",
+		"wait" };
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(calls); i++)
+		for (int code = 1; code < NPU_ERROR_COUNT; code++)
+			run_once(calls[i], (enum npu_error)code);
+}
+
+/* --- while a generation is unloaded ----------------------------------------------------------- */
+
+static void unload_once(enum npu_error code)
+{
+	struct job *j;
+
+	print_message("reset_configuration: %s\n", npu_error_row(code)->name);
+	start(&fake_ops);
+	await_health(HEALTH_READY);
+	fake_fail("wait", 1, NPU_TIMEOUT);
+	fake_fail("reset_configuration", 1, code);
+	j = submit(SHORT);
+	check_error(j, JOB_FAILED, -ETIMEDOUT);
+	job_put(j);
+	if (contract[code].due == STOPS) {
+		check_refused(code);
+		assert_int_equal(fake_count("configure"), 1);
+	} else {
+		check_serves(2, 1);
+	}
+	again();
+}
+
+static void unloading__every_error__stops_or_brings_up_again(void **state)
+{
+	(void)state;
+	for (int code = 1; code < NPU_ERROR_COUNT; code++)
+		unload_once((enum npu_error)code);
+}
+
+/* --- the reactions ---------------------------------------------------------------------------- */
+
+static void memory__short_again_and_again__fewer_at_once_then_given_up(void **state)
+{
+	static const uint32_t rooms[] = { 4, 2, 1 };
+
+	(void)state;
+	config.max_active = 8;
+	start(&fake_ops);
+	await_health(HEALTH_READY);
+	for (size_t i = 0; i < ARRAY_SIZE(rooms); i++) {
+		fake_fail("infer", 1, NPU_MEMORY_ALLOCATION);
+		check_fails(SHORT, -ENOMEM);
+		await_health(HEALTH_READY);
+		assert_int_equal(r.health.room, rooms[i]);
+	}
+	fake_fail("infer", 1, NPU_MEMORY_ALLOCATION);
+	check_fails(SHORT, -ENOMEM);
+	check_refused(NPU_MEMORY_ALLOCATION);
+	assert_true(r.health.next_try > clock_wall()); /* it may pass */
+}
+
+static void memory__enough_again__as_many_at_once_as_before(void **state)
+{
+	(void)state;
+	config.max_active = 2;
+	start(&fake_ops);
+	await_health(HEALTH_READY);
+	fake_fail("infer", 1, NPU_MEMORY_ALLOCATION);
+	check_fails(SHORT, -ENOMEM);
+	for (int i = 0; i < ENGINE_RAISE_AFTER; i++) {
+		assert_int_equal(i ? r.health.room : 1, 1);
+		check_runs(SHORT, "d\n");
+	}
+	await_health(HEALTH_READY);
+	check_runs(SHORT, "d\n");
+	assert_int_equal(r.health.room, 2);
+}
+
+/* What is kept as evidence is not torn down. */
+static void stopped__asked_again__nothing_reaches_the_device(void **state)
+{
+	struct job *j;
+
+	(void)state;
+	start(&fake_ops);
+	await_health(HEALTH_READY);
+	fake_fail("wait", 1, NPU_ASSERT);
+	check_fails(SHORT, -EIO);
+	await_health(HEALTH_FAILED);
+	fake_log_clear();
+	if (submit_as(1000, SHORT, &j) == 0) /* by a file that was opened before */
+		check_error(j, JOB_FAILED, -EIO);
+	job_put(j);
+	usleep(50000);
+	assert_int_equal(fake_count("infer") + fake_count("destroy_calbin") + fake_count("status"),
+		0);
+}
+
+static void quarantine__wait_comes_late__answered_in_time_then_recovered(void **state)
+{
+	struct job *a, *b;
+
+	(void)state;
+	config.max_active = 1;
+	config.wait_limit_ns = 50 * NS_PER_MS;
+	start(&fake_ops);
+	await_health(HEALTH_READY);
+	fake_hold();
+	a = submit(SHORT);
+	b = submit(SHORT);
+	fake_await_held();
+	fake_log_clear();
+	check_error(a, JOB_FAILED, -ETIMEDOUT);
+	await_health(HEALTH_RECOVERING);
+	assert_true(r.health.away_since != 0);
+	usleep(100000);
+	assert_int_equal(job_state(b), JOB_QUEUED);
+	assert_int_equal(fake_count("reset_input") + fake_count("infer") + fake_count("status"), 0);
+	fake_let_go();
+	check_output(b, "d\n");
+	assert_int_equal(r.health.away_since, 0);
+	assert_int_equal(r.health.recoveries, 1);
+	assert_int_equal(r.health.generation, 2);
+	job_put(a);
+	job_put(b);
+}
+
+static void quarantine__wait_never_comes__deadlines_and_cancels_go_on(void **state)
+{
+	struct job *a, *b, *c;
+
+	(void)state;
+	config.wait_limit_ns = 20 * NS_PER_MS;
+	start(&fake_ops);
+	await_health(HEALTH_READY);
+	fake_hold();
+	a = submit(SHORT);
+	fake_await_held();
+	check_error(a, JOB_FAILED, -ETIMEDOUT);
+	b = submit("{\"prompt\":\"abc\",\"deadline_ms\":10}");
+	c = submit(SHORT);
+	check_error(b, JOB_EXPIRED, -ETIMEDOUT);
+	engine_cancel(r.engine, c);
+	check_error(c, JOB_CANCELLED, -ECANCELED);
+	job_put(a);
+	job_put(b);
+	job_put(c);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(opening__every_error_at_every_call__passes_or_is_refused),
+		TEST(running__every_error_at_every_call__as_the_table_says),
+		TEST(unloading__every_error__stops_or_brings_up_again),
+		TEST(memory__short_again_and_again__fewer_at_once_then_given_up),
+		TEST(memory__enough_again__as_many_at_once_as_before),
+		TEST(stopped__asked_again__nothing_reaches_the_device),
+		TEST(quarantine__wait_comes_late__answered_in_time_then_recovered),
+		TEST(quarantine__wait_never_comes__deadlines_and_cancels_go_on),
+	};
+
+	metrics_start("test");
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
