@@ -107,6 +107,7 @@ enum npu_error engine_close_generation(struct engine *e)
 		health_note_error(e->health, code);
 	}
 	e->generation = NULL;
+	e->renew = false;
 	if (e->current >= 0)
 		models_set_state(e->models, e->current, MODEL_AVAILABLE, 0, NULL);
 	e->current = -1;

@@ -104,11 +104,9 @@ static void fill(struct engine *e)
 		engine_end_waiting(e, -1, &e->stop_reason);
 		return;
 	}
-	if (e->renew && model == e->current) { /* likewise: it drains first */
-		if (e->n_active == 0) {
-			e->renew = false;
-			engine_swap(e, model);
-		}
+	if (e->renew && (model < 0 || model == e->current)) { /* it drains first, as below */
+		if (e->n_active == 0)
+			engine_swap(e, e->current);
 		return;
 	}
 	if (model < 0)

@@ -15,6 +15,7 @@
 #include "core/engine_impl.h"
 
 #include <errno.h>
+#include <string.h>
 
 #include "core/clock.h"
 #include "core/log.h"
@@ -219,14 +220,15 @@ void engine_note_good(struct engine *e)
 /* A changed artifact of the model that serves is taken when the device has drained. */
 static void look_at(struct engine *e, int model)
 {
+	struct model_view v;
 	struct fault f;
 
 	if (!models_changed(e->models, model))
 		return;
 	if (models_reload(e->models, model, &f))
 		log_error("a changed model is not used: %s", f.reason);
-	else if (model == e->current)
-		e->renew = true;
+	models_get(e->models, model, &v);
+	e->renew = e->renew || (model == e->current && strcmp(v.sha256, e->model.sha256) != 0);
 	if (e->generation)
 		engine_serve(e);
 }

@@ -334,6 +334,22 @@ bool models_changed(struct models *m, int index)
 	return strcmp(stamp, e->stamp) != 0;
 }
 
+/* Touched, copied or put back: the version in use is what the store has. */
+static bool keep_same(struct models *m, struct model_entry *e, const struct version *v)
+{
+	bool same;
+
+	lock_take(&m->lock);
+	same = e->now && strcmp(e->now->sha256, v->sha256) == 0;
+	if (same) {
+		e->refused = (struct fault)FAULT_NONE;
+		if (e->state == MODEL_FAILED)
+			e->state = MODEL_AVAILABLE;
+	}
+	lock_drop(&m->lock);
+	return same;
+}
+
 static void set_refused(struct models *m, struct model_entry *e, const struct fault *why)
 {
 	lock_take(&m->lock);
@@ -353,6 +369,10 @@ int models_reload(struct models *m, int index, struct fault *f)
 	if (err) {
 		set_refused(m, e, f);
 		return err;
+	}
+	if (keep_same(m, e, v)) {
+		free_version(v);
+		return 0;
 	}
 	e->before = e->now && artifact_pin(e->now->artifact) == 0 ? e->now : NULL;
 	lock_take(&m->lock);
