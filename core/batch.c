@@ -5,7 +5,6 @@
 #include "core/batch.h"
 
 #include <errno.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -243,17 +242,12 @@ int batch_pass(const struct batch_line *line, struct batch_ids *ids)
 
 /* --- the answer ------------------------------------------------------------------------------- */
 
-static void add_null(struct json_value *to, const char *key)
-{
-	json_add_double(to, key, NAN); /* what is not finite is rendered so */
-}
-
 static void add_custom_id(struct json_value *to, const struct batch_entry *e)
 {
 	if (e->custom_id)
 		json_add_string(to, "custom_id", e->custom_id);
 	else
-		add_null(to, "custom_id");
+		json_add_null(to, "custom_id");
 }
 
 /* PREFIX and random digits, the same ones for both ids of an answer. */
@@ -285,7 +279,7 @@ static void fill_openai(struct json_value *to, const struct batch_entry *e,
 		char message[sizeof why->reason + sizeof why->action + 2];
 
 		snprintf(message, sizeof message, "%s; %s", why->reason, why->action);
-		add_null(to, "response");
+		json_add_null(to, "response");
 		error = json_add_object(to, "error");
 		json_add_string(error, "code", fault_errno_name(why->err));
 		json_add_string(error, "message", message);
@@ -295,7 +289,7 @@ static void fill_openai(struct json_value *to, const struct batch_entry *e,
 		json_add_int(response, "status_code", 200);
 		json_add_string(response, "request_id", ids->request);
 		json_add_copy(response, "body", body);
-		add_null(to, "error");
+		json_add_null(to, "error");
 	}
 }
 
@@ -305,12 +299,21 @@ static void fill_own(struct json_value *to, const struct batch_entry *e,
 	add_custom_id(to, e);
 	json_add_uint(to, "line", e->number);
 	if (error) {
-		add_null(to, "response");
+		json_add_null(to, "response");
 		json_add_copy(to, "error", error);
 	} else {
 		json_add_copy(to, "response", body);
-		add_null(to, "error");
+		json_add_null(to, "error");
 	}
+}
+
+/* The error is the last member of both kinds. */
+bool batch_is_answer(const char *line, size_t len)
+{
+	static const char none[] = ",\"error\":null}";
+	size_t tail = sizeof none - 1;
+
+	return len >= tail && memcmp(line + len - tail, none, tail) == 0;
 }
 
 static int put_line(const struct json_value *line, struct buf *out)

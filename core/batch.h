@@ -40,6 +40,9 @@ int batch_pass(const struct batch_line *line, struct batch_ids *ids);
 int batch_answer(const struct batch_entry *e, const struct buf *document, struct buf *out);
 int batch_answer_error(const struct batch_entry *e, const struct fault *why, struct buf *out);
 
+/* Of a line that those two appended: was it answered well? */
+bool batch_is_answer(const char *line, size_t len);
+
 /* Put "line N: " in front of the reason. */
 void batch_name_line(uint64_t number, struct fault *f);
 

@@ -4,6 +4,8 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
+#include "core/mem.h"
+
 #define FIRST_CAP 16
 
 static void put_at(struct deadlines *d, size_t i, struct deadline *item)
@@ -49,16 +51,11 @@ static void sink(struct deadlines *d, size_t i)
 
 static int make_room(struct deadlines *d)
 {
-	size_t cap = d->cap ? d->cap * 2 : FIRST_CAP;
-	struct deadline **heap;
+	struct deadline **heap = mem_grow(d->heap, d->len, &d->cap, FIRST_CAP, sizeof *heap);
 
-	if (d->len < d->cap)
-		return 0;
-	heap = realloc(d->heap, cap * sizeof *heap);
 	if (!heap)
 		return -ENOMEM;
 	d->heap = heap;
-	d->cap = cap;
 	return 0;
 }
 

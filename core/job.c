@@ -1,4 +1,4 @@
-/* Every end of a job goes through finish(): one thread ends it, stores what it leaves, and takes the
+/* Every end of a job goes through publish(): one thread ends it, stores what it leaves, and takes the
  * list of waiters off under the lock; without the lock it wakes them. A waiter is therefore woken
  * once, by whoever took it off the list, or taken back by job_unwait(), never both. */
 #include "core/job.h"
@@ -90,19 +90,19 @@ bool job_ended(struct job *j)
 	return job_state_ended(job_state(j));
 }
 
+const char *const job_state_names[JOB_STATE_COUNT + 1] = {
+	[JOB_WRITING] = "writing",
+	[JOB_QUEUED] = "queued",
+	[JOB_RUNNING] = "running",
+	[JOB_DONE] = "done",
+	[JOB_FAILED] = "failed",
+	[JOB_CANCELLED] = "cancelled",
+	[JOB_EXPIRED] = "expired",
+};
+
 const char *job_state_name(enum job_state s)
 {
-	static const char *const names[JOB_STATE_COUNT] = {
-		[JOB_WRITING] = "writing",
-		[JOB_QUEUED] = "queued",
-		[JOB_RUNNING] = "running",
-		[JOB_DONE] = "done",
-		[JOB_FAILED] = "failed",
-		[JOB_CANCELLED] = "cancelled",
-		[JOB_EXPIRED] = "expired",
-	};
-
-	return names[s];
+	return job_state_names[s];
 }
 
 struct queue_item *job_queue_item(struct job *j)

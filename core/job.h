@@ -110,6 +110,7 @@ uint64_t job_id(const struct job *j);
 uint32_t job_uid(const struct job *j);
 enum job_format job_format(const struct job *j);
 enum job_state job_state(struct job *j);
+extern const char *const job_state_names[JOB_STATE_COUNT + 1]; /* NULL-ended */
 const char *job_state_name(enum job_state s);
 static inline bool job_state_ended(enum job_state s)
 {

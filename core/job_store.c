@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/batch.h"
 #include "core/job_impl.h"
 #include "core/mem.h"
 
@@ -221,9 +222,6 @@ int job_store_append(struct job *j, uint64_t size, const char *text, size_t len)
 	return err;
 }
 
-/* What ends a line that was answered well; see core/batch.c, which writes it. */
-#define ANSWERED ",\"error\":null}"
-
 static void count_answers(const char *bytes, size_t n, struct run_lines *lines, size_t *ret_whole)
 {
 	const char *end;
@@ -231,9 +229,7 @@ static void count_answers(const char *bytes, size_t n, struct run_lines *lines, 
 	*ret_whole = 0;
 	for (const char *line = bytes; (end = memchr(line, '\n', n - (size_t)(line - bytes)));
 		line = end + 1) {
-		size_t len = (size_t)(end - line), tail = sizeof ANSWERED - 1;
-
-		if (len >= tail && memcmp(end - tail, ANSWERED, tail) == 0)
+		if (batch_is_answer(line, (size_t)(end - line)))
 			lines->done++;
 		else
 			lines->failed++;

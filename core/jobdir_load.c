@@ -35,17 +35,7 @@ struct load {
 	size_t n_damaged, cap_damaged;
 };
 
-static void *grow(void *rows, size_t len, size_t *cap, size_t size)
-{
-	void *more;
-
-	if (len < *cap)
-		return rows;
-	more = realloc(rows, (*cap ? *cap * 2 : 64) * size);
-	if (more)
-		*cap = *cap ? *cap * 2 : 64;
-	return more;
-}
+#define FIRST_ROWS 64
 
 /* --- runs ------------------------------------------------------------------------------------- */
 
@@ -77,7 +67,8 @@ static int fail_run(struct jobdir *d, struct tree_node *n, const struct record_r
 
 static int queue_later(struct load *l, const struct tree_node *n)
 {
-	struct queued *more = grow(l->queued, l->n_queued, &l->cap_queued, sizeof *more);
+	struct queued *more =
+		mem_grow(l->queued, l->n_queued, &l->cap_queued, FIRST_ROWS, sizeof *more);
 
 	if (!more)
 		return -ENOMEM;
@@ -185,7 +176,7 @@ static int settle(struct load *l, struct tree_node *n, const struct spool_entry 
 
 static int add_id(uint64_t **ids, size_t *n, size_t *cap, uint64_t id)
 {
-	uint64_t *more = grow(*ids, *n, cap, sizeof *more);
+	uint64_t *more = mem_grow(*ids, *n, cap, FIRST_ROWS, sizeof *more);
 
 	if (!more)
 		return -ENOMEM;

@@ -18,7 +18,6 @@
 #endif
 
 enum lock_rank {
-	RANK_TREE = 10,
 	RANK_ENGINE = 20,
 	RANK_JOB = 30,
 	RANK_PARK = 40,

@@ -20,6 +20,21 @@ static inline void mem_free_cleanup(void *holder)
 		taken_; \
 	})
 
+/* Room for one more behind `len` rows of `size` bytes, twice as many as before when it is used up, at
+ * first `first`: the rows, perhaps moved, or NULL without memory, when they stay where they are. */
+static inline void *mem_grow(void *rows, size_t len, size_t *cap, size_t first, size_t size)
+{
+	size_t more = *cap ? *cap * 2 : first;
+	void *moved = rows;
+
+	if (len < *cap)
+		return rows;
+	moved = realloc(rows, more * size);
+	if (moved)
+		*cap = more;
+	return moved;
+}
+
 #define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
 
 #endif

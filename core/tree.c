@@ -303,16 +303,12 @@ static void entries_close_holes(struct tree_dir *d)
 
 static int entries_room(struct tree_dir *d)
 {
-	size_t cap = d->cap_entries ? d->cap_entries * 2 : FIRST_BUCKETS;
-	struct slot_entry *entries;
+	struct slot_entry *entries =
+		mem_grow(d->entries, d->n_entries, &d->cap_entries, FIRST_BUCKETS, sizeof *entries);
 
-	if (d->n_entries < d->cap_entries)
-		return 0;
-	entries = realloc(d->entries, cap * sizeof *entries);
 	if (!entries)
 		return -ENOMEM;
 	d->entries = entries;
-	d->cap_entries = cap;
 	return 0;
 }
 

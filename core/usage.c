@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/mem.h"
+
 void usage_done(struct usage *u)
 {
 	free(u->rows);
@@ -26,15 +28,11 @@ static size_t place_of(const struct usage *u, uint32_t uid)
 
 static struct usage_row *insert(struct usage *u, size_t at, uint32_t uid)
 {
-	if (u->len == u->cap) {
-		size_t cap = u->cap ? u->cap * 2 : 8;
-		struct usage_row *rows = realloc(u->rows, cap * sizeof *rows);
+	struct usage_row *rows = mem_grow(u->rows, u->len, &u->cap, 8, sizeof *rows);
 
-		if (!rows)
-			return NULL;
-		u->rows = rows;
-		u->cap = cap;
-	}
+	if (!rows)
+		return NULL;
+	u->rows = rows;
 	memmove(u->rows + at + 1, u->rows + at, (u->len - at) * sizeof *u->rows);
 	u->rows[at] = (struct usage_row){ .uid = uid };
 	u->len++;

@@ -279,9 +279,7 @@ static void submit__in_flight__slot_is_untouchable(void **state)
 static void renew(struct rig *r)
 {
 	device_slot_free(r->prefill);
-	assert_int_equal(device_slot_new(r->d, device_model(r->d, "prefill"),
-				 &r->prefill),
-		0);
+	assert_int_equal(device_slot_new(r->d, device_model(r->d, "prefill"), &r->prefill), 0);
 	bind(r);
 }
 

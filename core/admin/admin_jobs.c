@@ -45,17 +45,14 @@ static int add_folder(void *context, const struct spool_entry *e)
 {
 	struct listing *l = context;
 
+	struct folder *more;
+
 	if (e->damaged || !e->node.dir)
 		return 0;
-	if (l->n == l->cap) {
-		size_t cap = l->cap ? l->cap * 2 : 64;
-		struct folder *more = realloc(l->folders, cap * sizeof *more);
-
-		if (!more)
-			return -ENOMEM;
-		l->folders = more;
-		l->cap = cap;
-	}
+	more = mem_grow(l->folders, l->n, &l->cap, 64, sizeof *more);
+	if (!more)
+		return -ENOMEM;
+	l->folders = more;
 	l->folders[l->n] = (struct folder){ e->id, e->node.folder, strdup(e->node.name) };
 	return l->folders[l->n].name ? (l->n++, 0) : -ENOMEM;
 }

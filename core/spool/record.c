@@ -22,8 +22,6 @@ struct row {
 
 #define AT(type, member) offsetof(type, member), sizeof(((type *)0)->member)
 
-static const char *const states[] = { "writing", "queued", "running", "done", "failed", "cancelled",
-	"expired", NULL };
 static const char *const formats[] = { "text", "json", "batch", NULL };
 static const char *const shapes[] = { "own", "openai", "kserve", NULL };
 static const char *const reasons[] = { "", "stop", "length", NULL };
@@ -62,7 +60,7 @@ static const struct row node_rows[] = {
 static const struct row run_rows[] = {
 	RUN("job", U64, view.id),
 	RUN("uid", U32, view.uid),
-	RUN_WORD("state", view.state, states),
+	RUN_WORD("state", view.state, job_state_names),
 	RUN_WORD("format", view.format, formats),
 	RUN_WORD("shape", view.shape, shapes),
 	RUN("stream", BOOL, view.stream),

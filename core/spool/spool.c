@@ -16,8 +16,7 @@
 #include "core/spool/disk.h"
 #include "core/spool/spool_impl.h"
 
-#define FOLDER_FLAGS (O_RDONLY | O_DIRECTORY)
-#define FIRST_ID     2 /* 1 is the folder jobs/ itself */
+#define FIRST_ID 2 /* 1 is the folder jobs/ itself */
 
 void spool_path(uint64_t id, char ret[SPOOL_PATH_SIZE])
 {
@@ -154,12 +153,17 @@ int spool_set_aside(struct spool *s, uint64_t id)
 /* What a head needs beyond its first page is written with the bytes: one call writes a part whole. */
 _Static_assert(RECORD_SIZE <= 4096, "a head lies in one page");
 
+static int write_at(struct spool_file *f, const void *bytes, size_t len, uint64_t offset)
+{
+	return f->spool->readonly ? f->spool->readonly : disk_write(f->fd, bytes, len, offset);
+}
+
 int spool_put_node(struct spool_file *f, const struct record_node *n)
 {
 	char part[RECORD_NODE_SIZE];
 	size_t len = record_put_node(n, part);
 
-	return f->spool->readonly ? f->spool->readonly : disk_write(f->fd, part, len, 0);
+	return write_at(f, part, len, 0);
 }
 
 int spool_put_run(struct spool_file *f, const struct record_run *r)
@@ -167,8 +171,7 @@ int spool_put_run(struct spool_file *f, const struct record_run *r)
 	char part[RECORD_RUN_SIZE];
 	size_t len = record_put_run(r, part);
 
-	return f->spool->readonly ? f->spool->readonly
-				  : disk_write(f->fd, part, len, RECORD_NODE_SIZE);
+	return write_at(f, part, len, RECORD_NODE_SIZE);
 }
 
 int spool_put_both(struct spool_file *f, const struct record_node *n, const struct record_run *r)
@@ -178,7 +181,7 @@ int spool_put_both(struct spool_file *f, const struct record_node *n, const stru
 
 	memset(head + len, 0, RECORD_NODE_SIZE - len);
 	len = RECORD_NODE_SIZE + record_put_run(r, head + RECORD_NODE_SIZE);
-	return f->spool->readonly ? f->spool->readonly : disk_write(f->fd, head, len, 0);
+	return write_at(f, head, len, 0);
 }
 
 int spool_read_run(struct spool_file *f, struct record_run *ret)
@@ -215,8 +218,7 @@ int spool_write(struct spool_file *f, uint64_t offset, const void *bytes, size_t
 {
 	if (offset > INT64_MAX - RECORD_SIZE - size)
 		return -EFBIG;
-	return f->spool->readonly ? f->spool->readonly
-				  : disk_write(f->fd, bytes, size, RECORD_SIZE + offset);
+	return write_at(f, bytes, size, RECORD_SIZE + offset);
 }
 
 int spool_truncate(struct spool_file *f, uint64_t size)

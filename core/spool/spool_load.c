@@ -284,7 +284,7 @@ static int list_folders(struct load *l, uint64_t **ret, size_t *ret_n)
 	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
 	const struct dirent *d;
 	size_t cap = 0;
-	uint64_t number;
+	uint64_t number, *more;
 
 	if (!dir) {
 		files_close(&fd);
@@ -297,18 +297,13 @@ static int list_folders(struct load *l, uint64_t **ret, size_t *ret_n)
 			set_strange_aside(l, l->s->dir, d->d_name);
 			continue;
 		}
-		if (*ret_n == cap) {
-			uint64_t *more;
-
-			cap = cap ? cap * 2 : 256;
-			more = realloc(*ret, cap * sizeof *more);
-			if (!more) {
-				closedir(dir);
-				return -ENOMEM;
-			}
-			*ret = more;
+		more = mem_grow(*ret, *ret_n, &cap, 256, sizeof *more);
+		if (!more) {
+			closedir(dir);
+			return -ENOMEM;
 		}
-		(*ret)[(*ret_n)++] = number;
+		*ret = more;
+		more[(*ret_n)++] = number;
 	}
 	closedir(dir);
 	if (*ret_n)
