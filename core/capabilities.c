@@ -3,6 +3,7 @@
 #include <stddef.h>
 
 #include "core/mem.h"
+#include "core/npu_error.h"
 
 /* Levels: C0 proven, C1 present but unproven, C3 planned for several boards, C4 privileged or
  * absent. */
@@ -79,6 +80,17 @@ static void put_table(struct buf *out, const char *title, const struct capabilit
 		buf_printf(out, "  %-40s %-9s %s\n", t[i].what, t[i].level, t[i].policy);
 }
 
+static void put_errors(struct buf *out)
+{
+	buf_puts(out, "errors, and what the daemon does by itself:\n");
+	for (int code = NPU_SUCCESS + 1; code < NPU_ERROR_COUNT; code++) {
+		const struct npu_error_row *row = npu_error_row((enum npu_error)code);
+
+		buf_printf(out, "  %2d %-24s %-10s %s\n", code, row->name,
+			npu_reaction_name(row->reaction), row->message);
+	}
+}
+
 void capabilities_render(struct buf *out)
 {
 	buf_puts(out,
@@ -86,5 +98,6 @@ void capabilities_render(struct buf *out)
 		"C4 privileged or absent\n");
 	put_table(out, "calls:", calls, ARRAY_SIZE(calls));
 	put_table(out, "kv:", kv, ARRAY_SIZE(kv));
+	put_errors(out);
 	put_table(out, "unknown until the vendor says:", unknowns, ARRAY_SIZE(unknowns));
 }

@@ -114,6 +114,14 @@ def check_nodes(m):
         assert f"`{name}`" in README or f"`{name.removeprefix('jobs/')}`" in README, name
 
 
+def check_errors(m):
+    """The table of the device's errors is the program's."""
+    text = harness.read(m.path + "/capabilities")
+    shown = dict(re.findall(r"^  [ \d]\d (\w+) +([a-z_]+) ", text, re.M))
+    told = {name: r[1] for r in rows("## When the device fails") for name in r[0].split(", ")}
+    harness.equal(told, shown, "errors")
+
+
 def check_commands(_):
     """Every command of npufs-admin is in the README."""
     text = harness.ok([os.path.join(harness.BUILD, "npufs-admin"), "--help"])
@@ -123,7 +131,7 @@ def check_commands(_):
         assert "npufs-admin " + command.strip() in README, command
 
 
-TABLES = [check_options, check_fields, check_nodes, check_commands]
+TABLES = [check_options, check_fields, check_nodes, check_errors, check_commands]
 
 
 def main():
