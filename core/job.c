@@ -408,6 +408,17 @@ static void fail_ending(struct job_ending *end, int err)
 	end->output_sha256[0] = '\0';
 }
 
+static bool begin_end(struct job *j, const struct fault *why, struct job_ending *end)
+{
+	if (!claim(j))
+		return false;
+	end->ended = clock_wall();
+	end->ended_mono = clock_mono();
+	end->fault = why ? keep_fault(why) : NULL;
+	finish_digest(j, end);
+	return true;
+}
+
 bool job_end(struct job *j, enum job_state state, const struct job_outcome *outcome,
 	const struct fault *why)
 {
@@ -416,12 +427,8 @@ bool job_end(struct job *j, enum job_state state, const struct job_outcome *outc
 
 	assert(job_state_ended(state));
 	lock_assert_none();
-	if (!claim(j))
+	if (!begin_end(j, why, &end))
 		return false;
-	end.ended = clock_wall();
-	end.ended_mono = clock_mono();
-	end.fault = why ? keep_fault(why) : NULL;
-	finish_digest(j, &end);
 	err = job_store_end(j, &end);
 	if (err && state == JOB_DONE) {
 		fail_ending(&end, err);
@@ -435,12 +442,8 @@ bool job_leave(struct job *j, const struct fault *why)
 {
 	struct job_ending end = { .state = JOB_FAILED };
 
-	if (!claim(j))
+	if (!begin_end(j, why, &end))
 		return false;
-	end.ended = clock_wall();
-	end.ended_mono = clock_mono();
-	end.fault = keep_fault(why);
-	finish_digest(j, &end);
 	publish(j, &end, false);
 	return true;
 }

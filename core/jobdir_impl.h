@@ -94,6 +94,11 @@ void jobdir_set_size(struct jobdir *d, struct tree_node *n, uint64_t size);
 /* A new node counts; one that is removed and no longer open does not. */
 void jobdir_account(struct jobdir *d, const struct tree_node *n, int sign);
 
+/* The bytes of what an ended run left, as they stand in its file. */
+uint64_t jobdir_results_size(const struct job_view *v);
+/* What the node itself knows of an ended run that is only in the spool. */
+void jobdir_set_idle(struct tree_node *n, const struct job_view *v);
+
 /* The run is in memory from now on until it has ended and others came. */
 void jobdir_remember(struct jobdir *d, const struct tree_node *n);
 /* Look at `most` of them, as long as there are more than `keep`, and let go what ended and is in the

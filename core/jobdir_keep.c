@@ -128,6 +128,18 @@ void jobdir_remember(struct jobdir *d, const struct tree_node *n)
 	push(&d->recent, n->id);
 }
 
+uint64_t jobdir_results_size(const struct job_view *v)
+{
+	return v->state == JOB_DONE ? v->out_size + (v->stream_apart ? v->stream_size : 0) : 0;
+}
+
+void jobdir_set_idle(struct tree_node *n, const struct job_view *v)
+{
+	n->ended = (uint8_t)v->state;
+	n->has_stream = v->stream;
+	n->result_size = jobdir_results_size(v);
+}
+
 /* True when the node's run need not be in memory any more. */
 static bool let_go(struct jobdir *d, struct tree_node *n)
 {
@@ -138,10 +150,7 @@ static bool let_go(struct jobdir *d, struct tree_node *n)
 		return false;
 	if (!v.stored)
 		return true; /* it stays for good */
-	n->ended = (uint8_t)v.state;
-	n->has_stream = v.stream;
-	n->result_size =
-		v.state == JOB_DONE ? v.out_size + (v.stream_apart ? v.stream_size : 0) : 0;
+	jobdir_set_idle(n, &v);
 	usage_add(&d->usage, n->owner.uid, 0, (int64_t)n->result_size);
 	job_put(n->job);
 	n->job = NULL;

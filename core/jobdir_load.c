@@ -77,24 +77,15 @@ static int queue_later(struct load *l, const struct tree_node *n)
 	return 0;
 }
 
-static uint64_t stored_size(const struct job_view *v)
-{
-	if (v->state != JOB_DONE)
-		return v->request_size;
-	return v->request_size + v->out_size + (v->stream_apart ? v->stream_size : 0);
-}
-
 static int settle_ended(struct load *l, struct tree_node *n, const struct spool_entry *e)
 {
 	const struct job_view *v = &e->run.view;
 
 	n->size = v->request_size < e->size ? v->request_size : e->size;
-	if (e->size < stored_size(v))
+	if (e->size < v->request_size + jobdir_results_size(v))
 		return fail_run(l->d, n, &e->run, -EIO, "what the spool has of it is damaged",
 			"write the request again");
-	n->ended = (uint8_t)v->state;
-	n->has_stream = v->stream;
-	n->result_size = stored_size(v) - v->request_size;
+	jobdir_set_idle(n, v);
 	return 0;
 }
 
