@@ -46,7 +46,7 @@ static size_t take_char(const char *p, size_t len, bool *ret_fit)
 	return control ? control : n;
 }
 
-static void copy_clean(char *to, size_t size, const char *text)
+void fault_clean(char *to, size_t size, const char *text)
 {
 	size_t len = strlen(text), at = 0, n;
 	bool fit;
@@ -77,9 +77,9 @@ __attribute__((format(printf, 6, 0))) static int fill(struct fault *f, int err, 
 	*f = (struct fault)FAULT_NONE;
 	f->err = err;
 	f->offset = offset;
-	copy_clean(f->field, sizeof f->field, field ? field : "");
-	copy_clean(f->reason, sizeof f->reason, reason);
-	copy_clean(f->action, sizeof f->action, action ? action : "");
+	fault_clean(f->field, sizeof f->field, field ? field : "");
+	fault_clean(f->reason, sizeof f->reason, reason);
+	fault_clean(f->action, sizeof f->action, action ? action : "");
 	return err;
 }
 

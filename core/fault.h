@@ -4,6 +4,8 @@
 #ifndef NPUFS_CORE_FAULT_H
 #define NPUFS_CORE_FAULT_H
 
+#include <stddef.h>
+
 #include "core/npu_error.h"
 
 struct fault {
@@ -30,6 +32,9 @@ int fault_set(struct fault *f, int err, const char *action, const char *reason_f
 /* The same with the place: `field` may be NULL, `offset` -1. */
 int fault_at(struct fault *f, int err, const char *field, long offset, const char *action,
 	const char *reason_fmt, ...) __attribute__((format(printf, 6, 7)));
+
+/* Copy `text` as these functions do: sanitised and cut to fit in `size` bytes with the NUL. */
+void fault_clean(char *to, size_t size, const char *text);
 
 /* From the device's code: errno, reason and action come from the table of errors, `what` says
  * during which step. Returns the errno. */

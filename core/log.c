@@ -55,22 +55,10 @@ static void count_dropped(void)
 
 bool log_rate_pass(struct log_rate *r, int64_t now)
 {
-	const int64_t refill = LOG_REFILL_SEC * NS_PER_SEC;
-	int64_t tokens = (now - r->since) / refill;
+	bool passes = rate_take(&r->rate, LOG_BURST, LOG_REFILL_SEC * NS_PER_SEC, now);
 
-	if (tokens >= r->used) {
-		r->used = 0;
-		r->since = now;
-	} else if (tokens > 0) {
-		r->used -= (uint32_t)tokens;
-		r->since += tokens * refill;
-	}
-	if (r->used == LOG_BURST) {
-		r->dropped++;
-		return false;
-	}
-	r->used++;
-	return true;
+	r->dropped += !passes;
+	return passes;
 }
 
 /* Control bytes, C1 controls too, and what is not UTF-8 become '?'. */

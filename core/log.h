@@ -10,6 +10,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "core/rate.h"
+
 #define LOG_BURST      10
 #define LOG_REFILL_SEC 10
 #define LOG_LINE_MAX   1024 /* bytes of a message; the rest is cut */
@@ -20,10 +22,9 @@ enum log_level { LEVEL_ERROR, LEVEL_WARNING, LEVEL_INFO, LEVEL_DEBUG };
 void log_open(bool to_syslog, enum log_level most);
 void log_close(void);
 
-/* A token bucket; zero-initialised it is full. Not locked: its owner is. */
+/* Of one place; zero-initialised nothing has been logged. Not locked: its owner is. */
 struct log_rate {
-	int64_t since;    /* monotonic ns: when the bucket last was as `used` says */
-	uint32_t used;    /* of LOG_BURST */
+	struct rate rate;
 	uint64_t dropped; /* since the last that passed */
 };
 

@@ -4,6 +4,7 @@
 #include "artifact_files.h"
 
 #include "core/artifact.h"
+#include "core/audit.h"
 
 struct fixture {
 	struct work w;
@@ -158,6 +159,74 @@ static void artifact_commands__what_cannot_be__told_why(void **state)
 	expect(x, "store init @package/README.md", ADMIN_FAILED, "", "to do: ");
 }
 
+/* --- the audit trail -------------------------------------------------------------------------- */
+
+static void write_trail(struct fixture *x)
+{
+	const struct cred who = { .uid = 7, .gid = 8, .pid = 9 };
+	struct audit_record r = { .who = &who, .login = -1, .command = "unload" };
+	struct fault f;
+	struct audit *a;
+
+	assert_int_equal(audit_open(work_path(&x->w, "store"), &a, &f), 0);
+	for (unsigned i = 0; i < AUDIT_DECISION_COUNT; i++) {
+		r.decision = (enum audit_decision)i;
+		assert_int_equal(audit_write(a, &r), 0);
+	}
+	audit_close(a);
+}
+
+static unsigned lines(const char *text)
+{
+	unsigned n = 0;
+
+	while ((text = strchr(text, '\n')))
+		n++, text++;
+	return n;
+}
+
+static void audit__shown_and_verified(void **state)
+{
+	struct fixture *x = *state;
+
+	expect(x, "audit verify @store", ADMIN_FAILED, "", "to do: ");
+	expect(x, "store init @store", ADMIN_OK, "ok: ", "");
+	expect(x, "audit verify @store", ADMIN_OK, "ok: no records\n", "");
+	write_trail(x);
+	expect(x, "audit verify @store", ADMIN_OK,
+		"ok: records 1 to 4 in 1 files\nlast hash: ", "");
+	expect(x, "audit show @store", ADMIN_OK, "{\"seq\":1,", "");
+	assert_int_equal(lines(x->out), 4);
+	expect(x, "audit show @store --last 2", ADMIN_OK, "{\"seq\":3,", "");
+	assert_int_equal(lines(x->out), 2);
+	expect(x, "audit show --last 2 @store", ADMIN_OK, "\"decision\":\"failed\"", "");
+	expect(x, "audit show @store --last 99", ADMIN_OK, "{\"seq\":1,", "");
+	expect(x, "audit show @store --last two", ADMIN_FAILED, "", "--last needs a number");
+	expect(x, "audit show @store --last -1", ADMIN_FAILED, "", "--last needs a number");
+	expect(x, "audit show @store --last", ADMIN_USAGE, "", "or nothing follows it");
+	expect(x, "audit show @store --las 1", ADMIN_USAGE, "", "[--last N]");
+	expect(x, "audit show --last 1", ADMIN_USAGE, "", "0 arguments given, 1 needed");
+	expect(x, "audit verify @store --last 1", ADMIN_USAGE, "", "no option \"--last\"");
+}
+
+static void audit_verify__broken__file_line_and_byte(void **state)
+{
+	struct fixture *x = *state;
+	AUTO_BUF struct buf b = BUF_INIT;
+	char want[64];
+
+	expect(x, "store init @store", ADMIN_OK, "ok: ", "");
+	write_trail(x);
+	work_read(&x->w, "store/audit/00000001.jsonl", &b);
+	memcpy(strstr(b.data, "\"decision\":\"done\""), "\"decision\":\"dome\"", 17);
+	work_write(&x->w, "store/audit/00000001.jsonl", b.data, b.len);
+	expect(x, "audit verify @store", ADMIN_FAILED, "", "broken in 00000001.jsonl, line 3: ");
+	snprintf(want, sizeof want, "at byte: %zu\n",
+		(size_t)(strstr(b.data, "{\"seq\":3") - b.data));
+	expect(x, "audit verify @store", ADMIN_FAILED, "", want);
+	assert_string_equal(x->out, "");
+}
+
 /* --- usage ------------------------------------------------------------------------------------ */
 
 static void admin__wrong_usage__code_2_and_nearest_name(void **state)
@@ -187,7 +256,7 @@ static void admin__help__every_command_has_it(void **state)
 {
 	static const char *const commands[] = { "key generate", "store init", "store trust",
 		"artifact import llama2c", "artifact import package", "artifact sign",
-		"artifact verify", "artifact show" };
+		"artifact verify", "artifact show", "audit verify", "audit show" };
 	struct fixture *x = *state;
 	char line[64], usage[96];
 
@@ -211,6 +280,8 @@ int main(void)
 		TEST(key_generate__modes_and_no_overwriting),
 		TEST(artifact_verify__damaged__file_named_to_the_administrator),
 		TEST(artifact_commands__what_cannot_be__told_why),
+		TEST(audit__shown_and_verified),
+		TEST(audit_verify__broken__file_line_and_byte),
 		TEST(admin__wrong_usage__code_2_and_nearest_name),
 		TEST(admin__help__every_command_has_it),
 	};

@@ -133,7 +133,7 @@ static void log_emit__after_drops__tells_how_many(void **state)
 		assert_true(log_rate_pass(&place, 1));
 	assert_false(log_rate_pass(&place, 2));
 	assert_false(log_rate_pass(&place, 3));
-	place.used = 0; /* as if time had passed */
+	place.rate.used = 0; /* as if time had passed */
 	catch_begin();
 	log_emit(&place, LEVEL_INFO, "once more");
 	assert_string_equal(catch_end(), "npufs: info: once more (2 like it left out)\n");

@@ -14,7 +14,7 @@
 
 struct command {
 	const char *words[WORDS_MAX + 1]; /* NULL-ended */
-	const char *args[ARGS_MAX + 1];   /* likewise */
+	const char *args[ARGS_MAX + 1];   /* likewise; last perhaps an option: "[--last N]" */
 	int (*run)(const struct admin_call *c);
 	const char *summary, *help;
 };
@@ -37,6 +37,14 @@ static const struct command commands[] = {
 	{ { "jobs", "get" }, { "STORE", "FILE", "PART" }, admin_jobs_get,
 		"write a request or its result to the output",
 		"FILE is a number of \"jobs list\", PART is request, out or stream.\n" },
+	{ { "audit", "verify" }, { "STORE" }, admin_audit_verify,
+		"check that the audit trail is whole",
+		"Walks the chain of STORE/audit and tells the first break: file, line, byte. A\n"
+		"daemon may run meanwhile. Removed records at the end do not show: compare the\n"
+		"last hash with one that was kept elsewhere.\n" },
+	{ { "audit", "show" }, { "STORE", "[--last N]" }, admin_audit_show, "print the audit trail",
+		"One JSON object a line, oldest first; N: only so many of the newest. Nothing is\n"
+		"verified.\n" },
 	{ { "artifact", "import", "llama2c" }, { "WEIGHTS", "TOKENIZER", "STORE/models/ALIAS" },
 		admin_artifact_import_llama2c, "make an artifact from llama2.c's files",
 		"WEIGHTS is a version-0 export with float weights, TOKENIZER its tokenizer file.\n"
@@ -177,23 +185,66 @@ static int unknown(FILE *err, char **words, int right)
 	return ADMIN_USAGE;
 }
 
-static int run(const struct command *c, int argc, char **args, FILE *out, FILE *err)
+/* Of the row's arguments those that are needed. */
+static int needed(const struct command *c)
 {
-	const struct admin_call call = { args, out, err };
-	int want = count(c->args);
+	int n = count(c->args);
+
+	return n && c->args[n - 1][0] == '[' ? n - 1 : n;
+}
+
+static bool is_option(const struct command *c, const char *given)
+{
+	const char *option = c->args[needed(c)];
+	size_t len = strlen(given);
+
+	return option && strncmp(option + 1, given, len) == 0 && option[1 + len] == ' ';
+}
+
+static int no_option(const struct command *c, const char *given, FILE *err)
+{
+	fprintf(err, NAME ": no option \"%s\", or nothing follows it\n", given);
+	put_usage(err, c);
+	return -1;
+}
+
+static bool wants_help(int argc, char **args)
+{
+	for (int i = 0; i < argc; i++)
+		if (is_help(args[i]))
+			return true;
+	return false;
+}
+
+/* Take the option out of the arguments, wherever it stands. Returns how many are left, or -1. */
+static int take_option(const struct command *c, int argc, char **args, struct admin_call *call)
+{
+	int left = 0;
 
 	for (int i = 0; i < argc; i++) {
-		if (is_help(args[i]))
-			return put_help(out, c);
-		if (args[i][0] == '-') {
-			fprintf(err, NAME ": no option \"%s\"\n", args[i]);
-			put_usage(err, c);
-			return ADMIN_USAGE;
-		}
+		if (args[i][0] != '-')
+			args[left++] = args[i];
+		else if (!is_option(c, args[i]) || i + 1 == argc)
+			return no_option(c, args[i], call->err);
+		else
+			call->value = args[++i];
 	}
-	if (argc == want)
+	return left;
+}
+
+static int run(const struct command *c, int argc, char **args, FILE *out, FILE *err)
+{
+	struct admin_call call = { args, NULL, out, err };
+	int want = needed(c), n;
+
+	if (wants_help(argc, args))
+		return put_help(out, c);
+	n = take_option(c, argc, args, &call);
+	if (n < 0)
+		return ADMIN_USAGE;
+	if (n == want)
 		return c->run(&call);
-	fprintf(err, NAME ": %d arguments given, %d needed\n", argc, want);
+	fprintf(err, NAME ": %d arguments given, %d needed\n", n, want);
 	put_usage(err, c);
 	return ADMIN_USAGE;
 }

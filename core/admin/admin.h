@@ -17,7 +17,8 @@ int admin_main(int argc, char **argv, FILE *out, FILE *err);
 /* --- for the commands ------------------------------------------------------------------------- */
 
 struct admin_call {
-	char **args; /* as many as the command's row says */
+	char **args;       /* as many as the command's row says */
+	const char *value; /* what follows the option; NULL: not given */
 	FILE *out, *err;
 };
 
@@ -29,6 +30,8 @@ int admin_store_init(const struct admin_call *c);
 int admin_store_trust(const struct admin_call *c);
 int admin_jobs_list(const struct admin_call *c);
 int admin_jobs_get(const struct admin_call *c);
+int admin_audit_verify(const struct admin_call *c);
+int admin_audit_show(const struct admin_call *c);
 int admin_artifact_import_llama2c(const struct admin_call *c);
 int admin_artifact_import_package(const struct admin_call *c);
 int admin_artifact_sign(const struct admin_call *c);

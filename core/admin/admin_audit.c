@@ -1,0 +1,50 @@
+#include "core/admin/admin.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "core/audit.h"
+
+int admin_audit_verify(const struct admin_call *c)
+{
+	AUTO_BUF struct buf found = BUF_INIT;
+	struct fault f = FAULT_NONE;
+
+	if (audit_verify(c->args[0], &found, &f))
+		return admin_failed(c, &f, NULL);
+	fprintf(c->out, "ok: %s", buf_text(&found));
+	return ADMIN_OK;
+}
+
+static int put_line(void *out, const char *line)
+{
+	return fprintf(out, "%s\n", line) < 0 ? -EIO : 0;
+}
+
+static int read_count(const char *text, uint64_t *ret, struct fault *f)
+{
+	char *end;
+
+	*ret = UINT64_MAX;
+	if (!text)
+		return 0;
+	errno = 0;
+	*ret = strtoull(text, &end, 10);
+	if (text[0] >= '0' && text[0] <= '9' && !*end && !errno)
+		return 0;
+	return fault_set(f, -EINVAL, "give how many lines", "--last needs a number");
+}
+
+int admin_audit_show(const struct admin_call *c)
+{
+	struct fault f = FAULT_NONE;
+	uint64_t most;
+	int err = read_count(c->value, &most, &f);
+
+	if (!err)
+		err = audit_show(c->args[0], most, put_line, c->out, &f);
+	if (err && !f.err)
+		fault_set(&f, err, "", "cannot write the output");
+	return err ? admin_failed(c, &f, NULL) : ADMIN_OK;
+}

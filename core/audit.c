@@ -1,0 +1,315 @@
+/* One writer at a time, which a flag says and not a lock: nothing is held while the disk works.
+ *
+ *   state      fd, size        what the next write does first
+ *   none       -1              make the first file
+ *   sound      >= 0, whole     nothing; or make the next file, when this one is full
+ *   torn       -1, torn[0]     make the next file: the last one keeps its torn end
+ *   unsure     any             examine the end of the chain again, as at open
+ *
+ * A record that could not be written whole and synced is taken back by cutting the file to what it
+ * was, and the state stays; unsure is where that failed too. An empty file that a failure left is
+ * the next file, made already. */
+#include "core/audit_impl.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/clock.h"
+#include "core/files.h"
+#include "core/lock.h"
+#include "core/mem.h"
+#include "core/spool/disk.h"
+
+#define FILE_MODE 0600
+
+struct audit {
+	int dir; /* fixed after open; locked against other writers */
+	struct lock lock;
+	struct lock_cond idle;
+	bool writing; /* by lock */
+	/* The writer's. */
+	bool unsure;
+	bool entry_unsynced; /* the file is not yet known to be in the folder after a crash */
+	int fd;
+	uint32_t number; /* of the newest file; 0: none */
+	uint64_t size;   /* of it, all whole records */
+	size_t n_files;
+	struct audit_line last; /* seq and hash of the last record; torn: what is torn after it */
+};
+
+int64_t audit_login(pid_t pid)
+{
+	char path[64], text[32] = "", *end;
+	AUTO_CLOSE int fd = -1;
+	unsigned long uid;
+
+	snprintf(path, sizeof path, "/proc/%ld/loginuid", (long)pid);
+	fd = pid > 0 ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+	if (fd < 0 || disk_read(fd, text, sizeof text - 1, 0) <= 0)
+		return -1;
+	uid = strtoul(text, &end, 10);
+	return end == text || uid >= UINT32_MAX ? -1 : (int64_t)uid;
+}
+
+/* --- the end of the chain --------------------------------------------------------------------- */
+
+static void forget_file(struct audit *a)
+{
+	files_close(&a->fd);
+	a->fd = -1;
+	a->number = 0;
+	a->size = 0;
+}
+
+static int has_line(int dir, uint32_t number, bool *ret)
+{
+	AUTO_BUF struct buf bytes = BUF_INIT;
+	int err = audit_file_load(dir, number, &bytes);
+
+	if (!err)
+		*ret = bytes.len && memchr(bytes.data, '\n', bytes.len);
+	return err;
+}
+
+/* The newest file that has a record, or the oldest where none has. */
+static int find_start(int dir, const struct audit_files *files, size_t *ret, struct fault *f)
+{
+	bool has = false;
+	size_t i = files->n;
+	int err = 0;
+
+	while (!err && !has && i > 0)
+		err = has_line(dir, files->numbers[--i], &has);
+	*ret = i;
+	return err ? audit_file_fault(f, err, files->numbers[i]) : 0;
+}
+
+/* The newest file, to be written on unless its end is torn. */
+static int take_file(struct audit *a, uint32_t number)
+{
+	char name[AUDIT_FILE_SIZE], last = '\n';
+	struct stat st;
+	int err = 0;
+
+	a->number = number;
+	snprintf(name, sizeof name, AUDIT_FILE_NAME, number);
+	a->fd = disk_open(a->dir, name, O_RDWR);
+	if (a->fd < 0)
+		return a->fd;
+	if (fstat(a->fd, &st) < 0)
+		return -errno;
+	if (st.st_mode & (S_IRWXG | S_IRWXO))
+		err = disk_chmod(a->fd, FILE_MODE);
+	if (!err && st.st_size && disk_read(a->fd, &last, 1, (uint64_t)st.st_size - 1) != 1)
+		err = -EIO;
+	a->size = (uint64_t)st.st_size;
+	if (err || last == '\n')
+		return err;
+	files_close(&a->fd);
+	a->fd = -1;
+	return 0;
+}
+
+static int walk_end(struct audit *a, const struct audit_files *files, struct fault *f)
+{
+	AUTO_CLEANUP(audit_chain_done) struct audit_chain c;
+	size_t start = 0;
+	int err = find_start(a->dir, files, &start, f);
+
+	audit_chain_init(&c, start == 0);
+	for (size_t i = start; !err && i < files->n; i++)
+		err = audit_chain_file(&c, a->dir, files->numbers[i], f);
+	if (err)
+		return err;
+	a->last.seq = c.last;
+	memcpy(a->last.hash, c.hash, sizeof a->last.hash);
+	audit_chain_torn(&c, a->last.torn);
+	return 0;
+}
+
+static int examine(struct audit *a, struct fault *f)
+{
+	AUTO_CLEANUP(audit_files_done) struct audit_files files = { NULL, 0 };
+	uint32_t newest;
+	int err = audit_files_list(a->dir, &files);
+
+	forget_file(a);
+	a->unsure = true;
+	a->entry_unsynced = true;
+	if (err)
+		return fault_set(f, err, "look at the folder audit of the store",
+			"the audit folder cannot be read: %s", strerror(-err));
+	err = walk_end(a, &files, f);
+	if (err)
+		return err;
+	a->n_files = files.n;
+	newest = files.n ? files.numbers[files.n - 1] : 0;
+	err = newest ? take_file(a, newest) : 0;
+	if (err)
+		return audit_file_fault(f, err, newest);
+	a->unsure = false;
+	return 0;
+}
+
+static int take_trail(struct audit *a, const char *store, struct fault *f)
+{
+	int err = audit_folder_open(store, true, &a->dir, f);
+
+	if (err)
+		return err;
+	if (flock(a->dir, LOCK_EX | LOCK_NB) < 0)
+		return fault_set(f, -EBUSY, "stop that one first, or use another store",
+			"another npufs writes this audit trail");
+	return examine(a, f);
+}
+
+int audit_open(const char *store, struct audit **ret, struct fault *f)
+{
+	struct audit *a = calloc(1, sizeof *a);
+	int err;
+
+	if (!a)
+		return fault_set(f, -ENOMEM, "", "no memory for the audit trail");
+	a->dir = a->fd = -1;
+	lock_init(&a->lock, RANK_AUDIT, "audit");
+	lock_cond_init(&a->idle);
+	err = take_trail(a, store, f);
+	if (err) {
+		audit_close(a);
+		return err;
+	}
+	*ret = a;
+	return 0;
+}
+
+void audit_close(struct audit *a)
+{
+	if (!a)
+		return;
+	files_close(&a->fd);
+	files_close(&a->dir);
+	lock_cond_done(&a->idle);
+	lock_done(&a->lock);
+	free(a);
+}
+
+/* --- writing ---------------------------------------------------------------------------------- */
+
+/* Files may have been moved away since they were counted. */
+static int count_files(struct audit *a)
+{
+	AUTO_CLEANUP(audit_files_done) struct audit_files files = { NULL, 0 };
+	int err = audit_files_list(a->dir, &files);
+
+	if (!err)
+		a->n_files = files.n;
+	return err;
+}
+
+static int begin_file(struct audit *a)
+{
+	char name[AUDIT_FILE_SIZE];
+	int fd;
+
+	snprintf(name, sizeof name, AUDIT_FILE_NAME, a->number + 1);
+	fd = disk_create(a->dir, name, FILE_MODE);
+	if (fd < 0)
+		return fd;
+	files_close(&a->fd);
+	a->fd = fd;
+	a->number++;
+	a->size = 0;
+	a->n_files++;
+	a->entry_unsynced = true;
+	return 0;
+}
+
+static int make_room(struct audit *a, const struct audit_record *r, size_t len)
+{
+	const size_t most = r->decision == AUDIT_REFUSED ? AUDIT_FILES_REFUSED : AUDIT_FILES_MAX;
+	bool next = a->fd < 0 || a->size + len > AUDIT_FILE_BYTES;
+	int err = 0;
+
+	if (a->n_files + next > most)
+		err = count_files(a);
+	if (!err && a->n_files + next > most)
+		err = -ENOSPC;
+	return err || !next ? err : begin_file(a);
+}
+
+static int put_line(struct audit *a, const struct buf *line)
+{
+	int err = disk_write(a->fd, line->data, line->len, a->size);
+
+	if (!err)
+		err = disk_fsync(a->fd);
+	if (!err && a->entry_unsynced)
+		err = disk_fsync(a->dir);
+	if (!err) {
+		a->entry_unsynced = false;
+		a->size += line->len;
+	} else if (disk_truncate(a->fd, a->size)) {
+		a->unsure = true;
+	}
+	return err;
+}
+
+static int write_record(struct audit *a, const struct audit_record *r)
+{
+	struct audit_line l = { .seq = a->last.seq + 1 };
+	AUTO_BUF struct buf line = BUF_INIT;
+	int err;
+
+	memcpy(l.torn, a->last.torn, sizeof l.torn);
+	memcpy(l.prev, a->last.hash, sizeof l.prev);
+	err = audit_line_put(r, clock_wall(), &l, &line);
+	if (!err)
+		err = make_room(a, r, line.len);
+	if (!err)
+		err = put_line(a, &line);
+	if (err)
+		return err;
+	l.torn[0] = '\0';
+	a->last = l;
+	return 0;
+}
+
+static void begin_writing(struct audit *a)
+{
+	lock_assert_none();
+	lock_take(&a->lock);
+	while (a->writing)
+		lock_cond_wait(&a->idle, &a->lock);
+	a->writing = true;
+	lock_drop(&a->lock);
+}
+
+static void end_writing(struct audit *a)
+{
+	lock_take(&a->lock);
+	a->writing = false;
+	lock_drop(&a->lock);
+	lock_cond_signal(&a->idle);
+}
+
+int audit_write(struct audit *a, const struct audit_record *r)
+{
+	int err = 0;
+
+	if (!a)
+		return -EIO;
+	begin_writing(a);
+	if (a->unsure)
+		err = examine(a, NULL);
+	if (!err)
+		err = write_record(a, r);
+	end_writing(a);
+	return err;
+}

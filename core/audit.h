@@ -1,0 +1,89 @@
+/* The audit trail: who tried what on the privileged plane, and what came of it (design 5).
+ *
+ * STORE/audit/ (0700) holds NNNNNNNN.jsonl (0600), a record a line, oldest first:
+ *
+ *   {"seq":7,"time":"2026-01-31T12:00:00.123Z","uid":0,"gid":0,"pid":41,"loginuid":1000,
+ *    "command":"reset_ccu","node":"control/reset_ccu","args":"SHA-256","decision":"intent",
+ *    "why":"","message":"the operator's reason","prev":"SHA-256","hash":"SHA-256"}
+ *
+ * in one line, without blanks, in this order. `args` is the digest of the arguments, which are never
+ * written themselves. `hash` is the SHA-256 of the line's own bytes before `,"hash":`; among them is
+ * `prev`, the hash of the record before (64 zeros in the first), so no record can be changed, left
+ * out or put in without changing all that follow. The chain runs on from file to file.
+ *
+ * Bytes without a newline at the end of a file are what a crash left of a record that nobody was
+ * told was written. They stay; the next record begins a new file and has, before `prev`, the member
+ * `torn`: their SHA-256 (of all such ends since the record before, in order).
+ *
+ * What the chain cannot show: that records at its end were removed, or that all of it was written
+ * anew. Keep the last hash, which audit_verify() tells, where the store's owner cannot change it.
+ *
+ * Nothing is removed here. The oldest files may be moved elsewhere; the rest is then a chain that
+ * begins later. Since refused attempts are anybody's, they stop being written first.
+ *
+ * audit_write() syncs the disk, and waits for others that do: never on a thread that serves the
+ * mount, and never with a lock held. Negative errnos. */
+#ifndef NPUFS_CORE_AUDIT_H
+#define NPUFS_CORE_AUDIT_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "core/access.h"
+#include "core/buf.h"
+#include "core/fault.h"
+
+#define AUDIT_FILE_BYTES    (1u << 20) /* a file that would grow past it is followed by the next */
+#define AUDIT_FILES_MAX     256        /* files in the folder; then -ENOSPC */
+#define AUDIT_FILES_REFUSED 192        /* the same for refused attempts */
+#define AUDIT_LINE_MAX      2048       /* bytes of a line and its newline */
+#define AUDIT_MESSAGE_MAX   256        /* bytes of a message; the rest is cut */
+#define AUDIT_NAME_MAX      64         /* of command, node and why */
+
+struct audit;
+
+enum audit_decision {
+	AUDIT_INTENT, /* allowed, and about to be done */
+	AUDIT_REFUSED,
+	AUDIT_DONE,
+	AUDIT_FAILED,
+	AUDIT_DECISION_COUNT
+};
+
+/* Texts may be anything: they are sanitised and cut. NULL is "". */
+struct audit_record {
+	const struct cred *who;
+	int64_t login; /* audit_login()'s */
+	const char *command, *node;
+	const char *args; /* only their digest is written */
+	enum audit_decision decision;
+	const char *why; /* a word for a refusal, the name of an error for a failure */
+	const char *message;
+};
+
+/* The user who once logged in to what became this process; -1 where it is not known. Ask while the
+ * process is known to be there. */
+int64_t audit_login(pid_t pid);
+
+/* Make the folder if need be, verify the end of the chain (all of the newest file that has records)
+ * and go on from there. -EBADMSG: it is broken, and `f` says where; -EBUSY: in use. */
+int audit_open(const char *store, struct audit **ret, struct fault *f);
+void audit_close(struct audit *a); /* nobody writes; NULL is fine */
+
+/* On the disk when it returns 0. Else the record is not part of the trail, and what it announces
+ * must not be done; a later one may succeed. -EIO where `a` is NULL: a trail that could not be
+ * opened. Threads may write at the same time. */
+int audit_write(struct audit *a, const struct audit_record *r);
+
+/* The whole chain, with a daemon running or not: `out` gets what was found, in lines. -EBADMSG at
+ * the first break: `f` has file, line and the line's first byte; a trail that is missing is -ENOENT. */
+int audit_verify(const char *store, struct buf *out, struct fault *f);
+
+/* The last `most` lines, oldest first, unverified but without control characters: `visit` gets each
+ * without its newline, and ends it all by not returning 0. */
+typedef int audit_visitor(void *context, const char *line);
+int audit_show(const char *store, uint64_t most, audit_visitor *visit, void *context,
+	struct fault *f);
+
+#endif

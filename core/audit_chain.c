@@ -1,0 +1,100 @@
+/* Every line that ends in a newline must be a record that follows the one before it. What a crash
+ * tears has no newline, and the next record begins a file of its own: so such bytes only ever stand
+ * at the end of a file, and there can be no line that is neither a record nor a break. */
+#include "core/audit_impl.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "core/files.h"
+
+void audit_chain_init(struct audit_chain *c, bool whole)
+{
+	*c = (struct audit_chain){ .whole = whole, .hash = AUDIT_NO_HASH };
+}
+
+void audit_chain_done(struct audit_chain *c)
+{
+	buf_done(&c->torn);
+}
+
+void audit_chain_torn(const struct audit_chain *c, char ret[SHA256_HEX_SIZE])
+{
+	ret[0] = '\0';
+	if (c->torn.len)
+		sha256_hex(c->torn.data, c->torn.len, ret);
+}
+
+/* The first record of a chain that begins later is taken as it is. */
+static const char *wrong_with(const struct audit_chain *c, const struct audit_line *l)
+{
+	char torn[SHA256_HEX_SIZE];
+
+	if (!c->last && (l->seq != 1 || !c->whole))
+		return NULL;
+	if (l->seq != c->last + 1)
+		return "records before it are missing, or are there twice";
+	if (strcmp(l->prev, c->hash) != 0)
+		return "it does not follow the record before it";
+	audit_chain_torn(c, torn);
+	if (strcmp(l->torn, torn) != 0)
+		return "the torn line before it is not what it says";
+	return NULL;
+}
+
+static int add_line(struct audit_chain *c, const char *line, size_t len)
+{
+	struct audit_line l;
+
+	c->line++;
+	c->wrong = audit_line_get(line, len, &l);
+	if (!c->wrong)
+		c->wrong = wrong_with(c, &l);
+	if (c->wrong)
+		return -EBADMSG;
+	if (!c->last)
+		c->first = l.seq;
+	c->last = l.seq;
+	memcpy(c->hash, l.hash, sizeof c->hash);
+	buf_reset(&c->torn);
+	return 0;
+}
+
+int audit_chain_add(struct audit_chain *c, const char *bytes, size_t n)
+{
+	const char *end;
+	int err = c->wrong ? -EBADMSG : 0;
+
+	if (err)
+		return err;
+	c->line = 0;
+	c->offset = 0;
+	while (!err && c->offset < n && (end = memchr(bytes + c->offset, '\n', n - c->offset))) {
+		size_t len = (size_t)(end - bytes) - c->offset;
+
+		err = add_line(c, bytes + c->offset, len);
+		if (!err)
+			c->offset += len + 1;
+	}
+	if (err)
+		return err;
+	buf_put(&c->torn, n ? bytes + c->offset : "", n - c->offset);
+	return buf_error(&c->torn);
+}
+
+int audit_chain_file(struct audit_chain *c, int dir, uint32_t number, struct fault *f)
+{
+	AUTO_BUF struct buf bytes = BUF_INIT;
+	int err = audit_file_load(dir, number, &bytes);
+
+	if (!err)
+		err = audit_chain_add(c, buf_text(&bytes), bytes.len);
+	if (!c->wrong)
+		return err ? audit_file_fault(f, err, number) : 0;
+	return fault_at(f, err, NULL, (long)c->offset,
+		"rely only on what stands before it; move the folder's files to a safe place, to "
+		"look at and to begin a new trail",
+		"the audit trail is broken in " AUDIT_FILE_NAME ", line %" PRIu64 ": %s", number,
+		c->line, c->wrong);
+}

@@ -1,0 +1,31 @@
+/* One line of the audit trail: made from a record, and read back. The form is in audit.h. */
+#ifndef NPUFS_CORE_AUDIT_LINE_H
+#define NPUFS_CORE_AUDIT_LINE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/audit.h"
+#include "core/buf.h"
+#include "core/crypto.h"
+
+/* What the first record follows. */
+#define AUDIT_NO_HASH "0000000000000000000000000000000000000000000000000000000000000000"
+
+struct audit_line { /* the chain's part of a record */
+	uint64_t seq;
+	char torn[SHA256_HEX_SIZE]; /* "" where there is none */
+	char prev[SHA256_HEX_SIZE];
+	char hash[SHA256_HEX_SIZE];
+};
+
+/* Append the line of `r`, with its newline; seq, torn and prev are given in `l`, the hash is set.
+ * -EMSGSIZE is a fault of the limits in audit.h. */
+int audit_line_put(const struct audit_record *r, int64_t wall_ns, struct audit_line *l,
+	struct buf *out);
+
+/* Any bytes without newline. NULL, or what is wrong with them (static text): they are no record, or
+ * the hash is not theirs. */
+const char *audit_line_get(const char *line, size_t len, struct audit_line *ret);
+
+#endif

@@ -1,0 +1,374 @@
+/* An attempt goes through the checks in the order of their table; the first that refuses names the
+ * word that the audit trail gets. All that is shared by attempts are the buckets of the rates. A
+ * token is taken by its check, so that attempts at the same time cannot share one, and given back
+ * when nothing is done in the end. */
+#include "core/privileged.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/clock.h"
+#include "core/lock.h"
+#include "core/mem.h"
+#include "core/npu_error.h"
+#include "core/rate.h"
+
+#define SEC_PER_HOUR 3600
+#define FORCE        "force"
+
+static const struct privileged_row rows[PRIVILEGED_COUNT] = {
+	[PRIVILEGED_RESET_CCU] = { "reset_ccu", "control/reset_ccu", "", "C4", true, true,
+		PRIVILEGED_RESETS, "clear a compute-unit fault" },
+	[PRIVILEGED_RESET_CONFIG] = { "reset_config", "control/reset_config", "", "C4", true, true,
+		PRIVILEGED_RESETS, "forget what is configured, and configure it again" },
+	[PRIVILEGED_RESET_DEVICE] = { "reset_device", "control/reset_device", "", "C4", true, true,
+		PRIVILEGED_RESETS, "reset the device: the last resort" },
+	[PRIVILEGED_LOAD] = { "load", "control/load", "ALIAS", "C1", false, true,
+		PRIVILEGED_GENERATIONS, "load an artifact of the store" },
+	[PRIVILEGED_UNLOAD] = { "unload", "control/unload", "", "C4", true, true,
+		PRIVILEGED_GENERATIONS, "take what is loaded off the device" },
+	[PRIVILEGED_CONFIGURE] = { "configure", "control/configure", "", "C1", false, true,
+		PRIVILEGED_GENERATIONS, "configure the device for what is loaded" },
+	[PRIVILEGED_MEMORY_READ] = { "memory read", "control/memory", "ADDRESS LENGTH", "C4", false,
+		false, PRIVILEGED_READS, "read the device's memory" },
+	[PRIVILEGED_MEMORY_WRITE] = { "memory write", "control/memory", "ADDRESS BYTES", "C4", true,
+		true, PRIVILEGED_WRITES, "write the device's memory" },
+	[PRIVILEGED_TRACE_START] = { "trace start", "control/trace", "SECONDS BYTES", "C1", false,
+		false, PRIVILEGED_TRACE_STARTS, "trace the device, for so long and so much" },
+	[PRIVILEGED_TRACE_STOP] = { "trace stop", "control/trace", "", "C1", false, false,
+		PRIVILEGED_TRACE_STOPS, "end the trace" },
+	[PRIVILEGED_PARALLEL] = { "parallel", "control/parallel", "on|off", "C1", false, true,
+		PRIVILEGED_SWITCHES, "use two engines or one" },
+};
+
+struct privileged {
+	struct audit *audit;           /* fixed, as are uid and owner */
+	struct privileged_owner owner; /* fixed */
+	uint32_t uid;                  /* fixed */
+	struct lock lock;
+	struct rate rates[PRIVILEGED_COUNT]; /* by lock */
+};
+
+struct attempt {
+	struct privileged *p;
+	const struct privileged_row *row; /* NULL: no such command */
+	const char *words;                /* after its name; the whole command where row is NULL */
+	struct privileged_order order;
+	size_t args_len;           /* of the words: the rest is FORCE */
+	char *args;                /* order.args, owned */
+	bool fits;                 /* the words are what the row names */
+	bool took;                 /* a token */
+	char name[AUDIT_NAME_MAX]; /* the record's command */
+	struct audit_record record;
+};
+
+const struct privileged_row *privileged_row(enum privileged_command c)
+{
+	return &rows[c];
+}
+
+int privileged_new(struct audit *audit, uint32_t uid, const struct privileged_owner *o,
+	struct privileged **ret)
+{
+	struct privileged *p = calloc(1, sizeof *p);
+
+	if (!p)
+		return -ENOMEM;
+	p->audit = audit;
+	p->uid = uid;
+	p->owner = *o;
+	lock_init(&p->lock, RANK_PRIVILEGED, "privileged");
+	*ret = p;
+	return 0;
+}
+
+void privileged_free(struct privileged *p)
+{
+	if (!p)
+		return;
+	lock_done(&p->lock);
+	free(p);
+}
+
+/* --- words ------------------------------------------------------------------------------------ */
+
+/* What follows `name` in `command`, or NULL when it is not this command. */
+static const char *after_name(const char *command, const char *name)
+{
+	size_t len = strlen(name);
+
+	if (strncmp(command, name, len) != 0)
+		return NULL;
+	if (command[len] == ' ')
+		return command + len + 1;
+	return command[len] ? NULL : command + len;
+}
+
+/* Words with one blank between; SIZE_MAX where blanks are elsewhere. */
+static size_t count_words(const char *text)
+{
+	size_t n = text[0] != '\0';
+
+	for (const char *blank = text - 1; n && (blank = strchr(blank + 1, ' ')); n++)
+		if (blank == text || blank[1] == ' ' || !blank[1])
+			return SIZE_MAX;
+	return n;
+}
+
+static bool ends_in_force(const char *words, size_t n)
+{
+	const char *last = strrchr(words, ' ');
+
+	return n > 0 && strcmp(last ? last + 1 : words, FORCE) == 0;
+}
+
+/* Split the words into arguments and force. There is always a byte before them: a blank after a name
+ * that nothing follows does not fit. */
+static void read_words(struct attempt *t)
+{
+	size_t want = count_words(t->row->args), n = count_words(t->words);
+
+	t->args_len = strlen(t->words);
+	if (t->row->needs_idle && n == want + 1 && ends_in_force(t->words, n)) {
+		t->order.forced = true;
+		t->args_len -= strlen(FORCE) + (want > 0);
+		n--;
+	}
+	t->fits = n == want && (t->words[0] || t->words[-1] != ' ');
+}
+
+static void read_command(struct attempt *t, const char *command)
+{
+	t->words = command;
+	for (size_t i = 0; !t->row && i < ARRAY_SIZE(rows); i++) {
+		const char *words = after_name(command, rows[i].name);
+
+		if (words) {
+			t->row = &rows[i];
+			t->words = words;
+		}
+	}
+	if (t->row)
+		read_words(t);
+	snprintf(t->name, sizeof t->name, "%s%s", t->row ? t->row->name : "unknown",
+		t->order.forced ? " " FORCE : "");
+	t->record.command = t->name;
+	t->record.node = t->row ? t->row->node : "control";
+	t->record.args = t->words;
+}
+
+/* --- what may refuse -------------------------------------------------------------------------- */
+
+static int check_who(struct attempt *t, struct fault *f)
+{
+	if (t->order.who->uid == 0 || t->order.who->uid == t->p->uid)
+		return 0;
+	return fault_set(f, -EACCES, "ask the operator; this attempt has been recorded",
+		"only root and the daemon's own user may do this");
+}
+
+static int unknown_command(const struct attempt *t, struct fault *f)
+{
+	const char *names[ARRAY_SIZE(rows) + 1] = { NULL }, *near;
+	char action[96] = "write one of the commands that the README lists";
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
+		names[i] = rows[i].name;
+	near = fault_nearest(t->words, names);
+	if (near)
+		snprintf(action, sizeof action, "did you mean \"%s\"?", near);
+	return fault_set(f, -EINVAL, action, "there is no such command");
+}
+
+static int check_command(struct attempt *t, struct fault *f)
+{
+	const struct privileged_row *r = t->row;
+
+	if (!r)
+		return unknown_command(t, f);
+	if (t->fits)
+		return 0;
+	return fault_set(f, -EINVAL, "write exactly that, with one blank between words",
+		"the command is: %s%s%s%s", r->name, r->args[0] ? " " : "", r->args,
+		r->needs_idle ? " [" FORCE "]" : "");
+}
+
+static bool is_reason(const char *text)
+{
+	char clean[PRIVILEGED_REASON_MAX + 2];
+
+	if (!text || strlen(text) > PRIVILEGED_REASON_MAX)
+		return false;
+	fault_clean(clean, sizeof clean, text);
+	return text[strspn(text, " ")] && strcmp(clean, text) == 0;
+}
+
+static int check_reason(struct attempt *t, struct fault *f)
+{
+	if (is_reason(t->record.message))
+		return 0;
+	return fault_set(f, -EINVAL, "say in a few words why this is needed",
+		"a reason of 1 to %d printable bytes is needed", PRIVILEGED_REASON_MAX);
+}
+
+static enum privileged_command command_of(const struct attempt *t)
+{
+	return (enum privileged_command)(t->row - rows);
+}
+
+static int check_support(struct attempt *t, struct fault *f)
+{
+	if (t->p->owner.act[command_of(t)])
+		return 0;
+	return fault_set(f, -EOPNOTSUPP, "see capabilities and the mount's options",
+		"this device, as it is mounted, does not have the command");
+}
+
+static int64_t now(const struct privileged *p)
+{
+	return p->owner.now ? p->owner.now(p->owner.context) : clock_mono();
+}
+
+static int check_rate(struct attempt *t, struct fault *f)
+{
+	const int64_t refill = SEC_PER_HOUR * NS_PER_SEC / t->row->an_hour;
+	const int64_t at = now(t->p);
+
+	lock_take(&t->p->lock);
+	t->took = rate_take(&t->p->rates[command_of(t)], t->row->an_hour, refill, at);
+	lock_drop(&t->p->lock);
+	if (t->took)
+		return 0;
+	return fault_set(f, -EAGAIN, "find out what the last ones did, and wait",
+		"too often: at most %u an hour, one more every %lld seconds", t->row->an_hour,
+		(long long)(refill / NS_PER_SEC));
+}
+
+static int check_idle(struct attempt *t, struct fault *f)
+{
+	const struct privileged_owner *o = &t->p->owner;
+
+	if (!t->row->needs_idle || t->order.forced || !o->busy || !o->busy(o->context))
+		return 0;
+	return fault_set(f, -EBUSY, "wait for the jobs, or add the word " FORCE,
+		"jobs are running");
+}
+
+static int check_memory(struct attempt *t, struct fault *f)
+{
+	t->args = strndup(t->words, t->args_len);
+	t->order.args = t->args;
+	return t->args ? 0 : fault_set(f, -ENOMEM, "try again", "no memory for the command");
+}
+
+static const struct {
+	int (*refuses)(struct attempt *t, struct fault *f);
+	const char *why; /* the word in the audit trail */
+} checks[] = {
+	{ check_who, "unauthorised" },
+	{ check_command, "command" },
+	{ check_reason, "reason" },
+	{ check_support, "unsupported" },
+	{ check_rate, "rate" },
+	{ check_idle, "busy" },
+	{ check_memory, "memory" },
+};
+
+/* --- an attempt ------------------------------------------------------------------------------- */
+
+static int record(struct attempt *t, enum audit_decision decision, const char *why)
+{
+	t->record.decision = decision;
+	t->record.why = why;
+	return audit_write(t->p->audit, &t->record);
+}
+
+static int not_audited(struct fault *f, int err, const char *what)
+{
+	return fault_set(f, -EIO, "see to the audit folder of the store and its disk",
+		"%s: the audit trail cannot be written: %s", what, strerror(-err));
+}
+
+static int check(struct attempt *t, struct fault *f)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(checks); i++) {
+		int err = checks[i].refuses(t, f), lost;
+
+		if (!err)
+			continue;
+		lost = record(t, AUDIT_REFUSED, checks[i].why);
+		return lost ? not_audited(f, lost, "nothing was done") : err;
+	}
+	return 0;
+}
+
+static const char *error_name(int err, const struct fault *f)
+{
+	return f->device ? npu_error_row(f->device)->name : fault_errno_name(err);
+}
+
+static int act(struct attempt *t, struct fault *f)
+{
+	const struct privileged_owner *o = &t->p->owner;
+	int err, lost;
+
+	lock_assert_none();
+	err = o->act[command_of(t)](o->context, &t->order, f);
+	assert(err <= 0);
+	lost = err ? record(t, AUDIT_FAILED, error_name(err, f)) : record(t, AUDIT_DONE, "");
+	if (!err && lost)
+		return not_audited(f, lost, "the command WAS carried out, but not its result");
+	return err;
+}
+
+static int announce(struct attempt *t, struct fault *f)
+{
+	int err = record(t, AUDIT_INTENT, "");
+
+	return err ? not_audited(f, err, "nothing was done") : 0;
+}
+
+static void give_back(struct attempt *t)
+{
+	if (!t->took)
+		return;
+	lock_take(&t->p->lock);
+	rate_give_back(&t->p->rates[command_of(t)]);
+	lock_drop(&t->p->lock);
+}
+
+static int go(struct attempt *t, const char *command, struct fault *f)
+{
+	int err;
+
+	read_command(t, command);
+	err = check(t, f);
+	if (!err)
+		err = announce(t, f);
+	if (!err)
+		return act(t, f);
+	give_back(t);
+	return err;
+}
+
+int privileged_run(struct privileged *p, const struct cred *who, const char *command,
+	const char *reason, struct fault *f)
+{
+	struct fault mine = FAULT_NONE;
+	struct attempt t = { .p = p, .order.who = who };
+	int err;
+
+	t.record.who = who;
+	t.record.login = audit_login(who->pid);
+	t.record.message = reason;
+	err = go(&t, command, &mine);
+	free(t.args);
+	if (err && !mine.err)
+		fault_set(&mine, err, "", "the command failed: %s", strerror(-err));
+	if (err && f)
+		*f = mine;
+	return err;
+}

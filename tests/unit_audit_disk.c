@@ -1,0 +1,387 @@
+/* The audit trail on its disk: what crashes and failures leave, files that follow each other, modes. */
+#include "core/audit.h"
+
+#include "audit_rig.h"
+
+/* --- crashes ---------------------------------------------------------------------------------- */
+
+static void open__sound__goes_on(void **state)
+{
+	struct audit_rig *x = *state;
+
+	for (int i = 0; i < 3; i++) {
+		write_some(x, 2);
+		rig_close(x);
+		rig_open(x);
+	}
+	rig_sound(x, "records 1 to 6 in 1 files");
+}
+
+static void open__torn_end__kept_and_named(void **state)
+{
+	static const char torn[] = "{\"seq\":3,\"time\":\"20", more[] = "\0\0half";
+	struct audit_rig *x = *state;
+	AUTO_BUF struct buf b = BUF_INIT;
+	char hex[SHA256_HEX_SIZE], member[96];
+
+	write_some(x, 2);
+	rig_close(x);
+	add_bytes(x, FIRST, torn);
+	rig_sound(x, "19 bytes at the end");
+	put_file(x, NEXT, more, sizeof more - 1);
+	rig_sound(x, "records 1 to 2 in 2 files");
+	rig_open(x);
+	assert_false(work_has(&x->w, "store/audit/00000003.jsonl"));
+	write_some(x, 2);
+	rig_sound(x, "records 1 to 4 in 3 files");
+	sha256_hex("{\"seq\":3,\"time\":\"20\0\0half", 25, hex);
+	snprintf(member, sizeof member, "\"torn\":\"%s\",\"prev\":", hex);
+	rig_show(x, 2, &b);
+	assert_non_null(strstr(b.data, member));
+	assert_null(strstr(strchr(b.data, '\n'), "torn"));
+	rig_close(x);
+	rig_open(x);
+	write_some(x, 1);
+	rig_sound(x, "records 1 to 5 in 3 files");
+	put_file(x, NEXT, more, sizeof more - 2);
+	expect_broken(x, "00000003.jsonl", 1, 0);
+	assert_int_equal(unlink(work_path(&x->w, NEXT)), 0);
+	expect_broken(x, "00000003.jsonl", 1, 0);
+}
+
+/* The first record ever, whole but for its newline: it was never confirmed. */
+static void open__nothing_but_torn__begins_at_one(void **state)
+{
+	struct audit_rig *x = *state;
+	AUTO_BUF struct buf b = BUF_INIT;
+
+	write_some(x, 1);
+	rig_close(x);
+	read_file(x, FIRST, &b);
+	put_file(x, FIRST, b.data, b.len - 1);
+	rig_sound(x, "no records\n");
+	rig_open(x);
+	write_some(x, 1);
+	rig_sound(x, "records 1 to 1 in 2 files");
+	rig_close(x);
+	rig_open(x);
+	write_some(x, 1);
+	rig_sound(x, "records 1 to 2 in 2 files");
+}
+
+static void verify__torn_middle__broken(void **state)
+{
+	struct audit_rig *x = *state;
+	AUTO_BUF struct buf b = BUF_INIT;
+
+	write_some(x, 2);
+	read_file(x, FIRST, &b);
+	put_file(x, FIRST, b.data, line_at(&b, 1) + 40);
+	put_file(x, NEXT, b.data + line_at(&b, 1), b.len - line_at(&b, 1));
+	expect_broken(x, "00000002.jsonl", 1, 0);
+}
+
+/* --- the disk --------------------------------------------------------------------------------- */
+
+static struct {
+	enum disk_call fails[2]; /* DISK_CALL_COUNT: nothing */
+	int err;
+	bool half; /* a write that fails has written something */
+	char calls[64];
+	size_t n_calls;
+} disk;
+
+static int watch(enum disk_call call, int fd, const char *name)
+{
+	static const char letters[DISK_CALL_COUNT + 1] = "mcwptruf";
+	struct stat st;
+
+	(void)name;
+	assert_int_equal(fstat(fd, &st), 0);
+	if (disk.n_calls + 1 < sizeof disk.calls)
+		disk.calls[disk.n_calls++] =
+			call == DISK_FSYNC && S_ISDIR(st.st_mode) ? 'F' : letters[call];
+	if (call != disk.fails[0] && call != disk.fails[1])
+		return 0;
+	if (call == DISK_WRITE && disk.half)
+		assert_int_equal(pwrite(fd, "{\"seq\":", 7, st.st_size), 7);
+	return disk.err;
+}
+
+static void disk_fails(enum disk_call one, enum disk_call two, int err, bool half)
+{
+	memset(&disk, 0, sizeof disk);
+	disk.fails[0] = one;
+	disk.fails[1] = two;
+	disk.err = err;
+	disk.half = half;
+	disk_watch = watch;
+}
+
+static void write__returned__was_synced(void **state)
+{
+	struct audit_rig *x = *state;
+
+	disk_fails(DISK_CALL_COUNT, DISK_CALL_COUNT, 0, false);
+	write_some(x, 1);
+	assert_string_equal(disk.calls, "cwfF");
+	write_some(x, 2);
+	assert_string_equal(disk.calls, "cwfFwfwf");
+}
+
+static void write__disk_full__nothing_there_and_later_goes_on(void **state)
+{
+	struct audit_rig *x = *state;
+	AUTO_BUF struct buf before = BUF_INIT, after = BUF_INIT;
+
+	for (int half = 0; half < 2; half++) {
+		write_some(x, 1);
+		read_file(x, FIRST, &before);
+		disk_fails(DISK_WRITE, DISK_CALL_COUNT, -ENOSPC, half);
+		assert_int_equal(audit_write(x->audit, &sample), -ENOSPC);
+		assert_int_equal(audit_write(x->audit, &sample), -ENOSPC);
+		read_file(x, FIRST, &after);
+		assert_string_equal(before.data, after.data);
+		disk_watch = NULL;
+	}
+	write_some(x, 1);
+	rig_sound(x, "records 1 to 3 in 1 files");
+}
+
+static void write__first_file_fails__later_goes_on(void **state)
+{
+	static const enum disk_call calls[] = { DISK_CREATE, DISK_WRITE, DISK_FSYNC };
+	struct audit_rig *x = *state;
+
+	for (size_t i = 0; i < ARRAY_SIZE(calls); i++) {
+		disk_fails(calls[i], DISK_CALL_COUNT, -ENOSPC, true);
+		assert_int_equal(audit_write(x->audit, &sample), -ENOSPC);
+	}
+	disk_fails(DISK_CALL_COUNT, DISK_CALL_COUNT, 0, false);
+	write_some(x, 1);
+	assert_string_equal(disk.calls, "wfF"); /* the folder was not synced before */
+	rig_sound(x, "records 1 to 1 in 1 files");
+}
+
+static void write__not_synced__taken_back(void **state)
+{
+	struct audit_rig *x = *state;
+
+	write_some(x, 1);
+	disk_fails(DISK_FSYNC, DISK_CALL_COUNT, -EIO, false);
+	assert_int_equal(audit_write(x->audit, &sample), -EIO);
+	assert_int_equal(rig_count(x), 1);
+	disk_watch = NULL;
+	write_some(x, 1);
+	rig_sound(x, "records 1 to 2 in 1 files");
+}
+
+/* What cannot be taken back is what a crash would have left. */
+static void write__not_taken_back__named_by_the_next(void **state)
+{
+	struct audit_rig *x = *state;
+	AUTO_BUF struct buf b = BUF_INIT;
+
+	write_some(x, 1);
+	disk_fails(DISK_WRITE, DISK_TRUNCATE, -EIO, true);
+	assert_int_equal(audit_write(x->audit, &sample), -EIO);
+	disk_watch = NULL;
+	write_some(x, 1);
+	rig_sound(x, "records 1 to 2 in 2 files");
+	rig_show(x, 1, &b);
+	assert_non_null(strstr(b.data, "\"torn\":"));
+	/* A record that is whole though it failed is followed, not repeated. */
+	disk_fails(DISK_FSYNC, DISK_TRUNCATE, -EIO, false);
+	assert_int_equal(audit_write(x->audit, &sample), -EIO);
+	disk_watch = NULL;
+	write_some(x, 1);
+	rig_sound(x, "records 1 to 4 in 2 files");
+}
+
+/* --- files ------------------------------------------------------------------------------------ */
+
+static void fill_first_file(struct audit_rig *x)
+{
+	while (!work_has(&x->w, NEXT))
+		write_some(x, 1);
+}
+
+static void write__file_full__chain_runs_on(void **state)
+{
+	struct audit_rig *x = *state;
+	AUTO_BUF struct buf b = BUF_INIT;
+	struct stat st;
+	size_t n;
+
+	fill_first_file(x);
+	n = rig_count(x);
+	assert_int_equal(stat(work_path(&x->w, FIRST), &st), 0);
+	assert_in_range(st.st_size, AUDIT_FILE_BYTES - AUDIT_LINE_MAX, AUDIT_FILE_BYTES);
+	rig_sound(x, " in 2 files");
+	rig_close(x);
+	rig_open(x);
+	write_some(x, 2);
+	assert_int_equal(rig_count(x), n + 2);
+	rig_sound(x, " in 2 files");
+	rig_show(x, 5, &b);
+	assert_int_equal(line_at(&b, 5), b.len);
+	assert_int_equal(strtoul(b.data + strlen("{\"seq\":"), NULL, 10), n + 2 - 4);
+	rig_show(x, 0, &b);
+	assert_int_equal(b.len, 0);
+	/* The second file alone begins later, the first alone ends earlier; both are sound. */
+	assert_int_equal(rename(work_path(&x->w, FIRST), work_path(&x->w, "kept")), 0);
+	rig_sound(x, "those before it are not here");
+	assert_int_equal(rename(work_path(&x->w, NEXT), work_path(&x->w, "kept2")), 0);
+	rig_sound(x, "no records");
+	assert_int_equal(rename(work_path(&x->w, "kept2"), work_path(&x->w, FIRST)), 0);
+	assert_int_equal(rename(work_path(&x->w, "kept"), work_path(&x->w, NEXT)), 0);
+	expect_broken(x, "00000002.jsonl", 1, 0);
+}
+
+static void put_empty_files(struct audit_rig *x, unsigned from, unsigned to)
+{
+	char name[64];
+
+	for (unsigned i = from; i <= to; i++) {
+		snprintf(name, sizeof name, "store/audit/%08u.jsonl", i);
+		put_file(x, name, "", 0);
+	}
+}
+
+/* Anybody can be refused: so refusals stop first, and the rest has room. */
+static void write__many_files__refusals_stop_first(void **state)
+{
+	struct audit_rig *x = *state;
+	struct audit_record refused = sample;
+
+	refused.decision = AUDIT_REFUSED;
+	rig_close(x);
+	put_empty_files(x, 1, AUDIT_FILES_REFUSED);
+	rig_open(x);
+	assert_int_equal(audit_write(x->audit, &refused), 0);
+	rig_close(x);
+	put_empty_files(x, AUDIT_FILES_REFUSED + 1, AUDIT_FILES_REFUSED + 1);
+	rig_open(x);
+	assert_int_equal(audit_write(x->audit, &refused), -ENOSPC);
+	assert_int_equal(audit_write(x->audit, &sample), 0);
+	assert_int_equal(unlink(work_path(&x->w, FIRST)), 0); /* moved away meanwhile */
+	assert_int_equal(audit_write(x->audit, &refused), 0);
+	rig_sound(x, "records 1 to 3 in 192 files");
+}
+
+static void write__all_files_full__refused(void **state)
+{
+	struct audit_rig *x = *state;
+	AUTO_BUF struct buf b = BUF_INIT;
+
+	fill_first_file(x);
+	rig_close(x);
+	read_file(x, FIRST, &b);
+	put_empty_files(x, 1, AUDIT_FILES_MAX - 1);
+	put_file(x, "store/audit/00000256.jsonl", b.data, b.len);
+	rig_open(x);
+	assert_int_equal(audit_write(x->audit, &sample), -ENOSPC);
+	assert_int_equal(unlink(work_path(&x->w, FIRST)), 0);
+	assert_int_equal(audit_write(x->audit, &sample), 0);
+	rig_sound(x, " in 256 files");
+}
+
+static void open__in_use__is_busy(void **state)
+{
+	struct audit_rig *x = *state;
+	struct audit *other = NULL;
+	struct fault f = FAULT_NONE;
+
+	assert_int_equal(audit_open(x->store, &other, &f), -EBUSY);
+	assert_true(f.reason[0] && f.action[0]);
+	rig_close(x);
+	rig_open(x);
+}
+
+static void open__modes__closed_to_others(void **state)
+{
+	struct audit_rig *x = *state;
+	mode_t mask = umask(0);
+
+	rig_close(x);
+	assert_int_equal(rmdir(work_path(&x->w, "store/audit")), 0);
+	rig_open(x);
+	write_some(x, 1);
+	umask(mask);
+	assert_int_equal(work_mode(&x->w, "store/audit"), 0700);
+	assert_int_equal(work_mode(&x->w, FIRST), 0600);
+	rig_close(x);
+	assert_int_equal(chmod(work_path(&x->w, "store/audit"), 0755), 0);
+	assert_int_equal(chmod(work_path(&x->w, FIRST), 0644), 0);
+	rig_open(x);
+	assert_int_equal(work_mode(&x->w, "store/audit"), 0700);
+	assert_int_equal(work_mode(&x->w, FIRST), 0600);
+}
+
+static void open__what_others_could_have_changed__refused(void **state)
+{
+	struct audit_rig *x = *state;
+	AUTO_BUF struct buf out = BUF_INIT;
+	struct fault f = FAULT_NONE;
+
+	write_some(x, 1);
+	rig_close(x);
+	assert_int_equal(chmod(work_path(&x->w, FIRST), 0660), 0);
+	assert_int_equal(audit_open(x->store, &x->audit, &f), -EPERM);
+	assert_int_equal(audit_verify(x->store, &out, &f), -EPERM);
+	assert_non_null(strstr(f.reason, "00000001.jsonl"));
+	assert_int_equal(chmod(work_path(&x->w, FIRST), 0600), 0);
+	assert_int_equal(symlink("00000001.jsonl", work_path(&x->w, NEXT)), 0);
+	assert_int_equal(audit_open(x->store, &x->audit, &f), -ELOOP);
+	assert_int_equal(unlink(work_path(&x->w, NEXT)), 0);
+	assert_int_equal(chmod(work_path(&x->w, "store/audit"), 0770), 0);
+	assert_int_equal(audit_verify(x->store, &out, &f), -EPERM);
+	if (geteuid() == 0) {
+		assert_int_equal(chown(work_path(&x->w, "store/audit"), 12345, 0), 0);
+		assert_int_equal(audit_open(x->store, &x->audit, &f), -EPERM);
+		assert_int_equal(chown(work_path(&x->w, "store/audit"), 0, 0), 0);
+	}
+	assert_int_equal(rename(work_path(&x->w, "store/audit"), work_path(&x->w, "a")), 0);
+	assert_int_equal(audit_verify(x->store, &out, &f), -ENOENT);
+	assert_int_equal(symlink("../a", work_path(&x->w, "store/audit")), 0);
+	assert_true(audit_open(x->store, &x->audit, &f) < 0);
+	assert_null(x->audit);
+}
+
+static void verify__strange_names__not_looked_at(void **state)
+{
+	struct audit_rig *x = *state;
+
+	write_some(x, 1);
+	work_write_text(&x->w, "store/audit/README", "mine");
+	work_write_text(&x->w, "store/audit/2.jsonl", "mine");
+	work_write_text(&x->w, "store/audit/00000002.jsonl.gz", "mine");
+	work_write_text(&x->w, "store/audit/-0000002.jsonl", "mine");
+	rig_sound(x, "records 1 to 1 in 1 files");
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, rig_set_up, rig_tear_down)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(open__sound__goes_on),
+		TEST(open__torn_end__kept_and_named),
+		TEST(open__nothing_but_torn__begins_at_one),
+		TEST(verify__torn_middle__broken),
+		TEST(write__returned__was_synced),
+		TEST(write__disk_full__nothing_there_and_later_goes_on),
+		TEST(write__first_file_fails__later_goes_on),
+		TEST(write__not_synced__taken_back),
+		TEST(write__not_taken_back__named_by_the_next),
+		TEST(write__file_full__chain_runs_on),
+		TEST(write__many_files__refusals_stop_first),
+		TEST(write__all_files_full__refused),
+		TEST(open__in_use__is_busy),
+		TEST(open__modes__closed_to_others),
+		TEST(open__what_others_could_have_changed__refused),
+		TEST(verify__strange_names__not_looked_at),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
