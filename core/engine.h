@@ -21,6 +21,8 @@ struct engine_config {
 	uint64_t output_bytes; /* of one job's output */
 	uint64_t batch_bytes;  /* of a batch's answers */
 	uint64_t file_bytes;   /* of a file that a request names */
+	bool pairs;            /* two in flight, where the store's evidence proves them */
+	const char *store;     /* for the evidence; outlives the engine */
 };
 
 struct engine;

@@ -290,7 +290,7 @@ static enum step step_one(struct engine *e, struct active *a, struct step_fault 
 {
 	AUTO_BUF struct buf piece = BUF_INIT;
 	int64_t start = clock_mono();
-	enum step s = a->run->ops->step(a->run, &piece, f);
+	enum step s = engine_pair_step(a, &piece, f);
 	int err;
 
 	metrics_add(METRIC_DEVICE_BUSY, clock_mono() - start);
@@ -377,6 +377,8 @@ static bool step_job(struct engine *e, size_t i)
 
 void engine_step_all(struct engine *e)
 {
-	for (size_t i = 0; i < e->n_active;)
+	for (size_t i = 0; i < e->n_active;) {
+		engine_pair_feed(e, i);
 		i += step_job(e, i);
+	}
 }

@@ -229,7 +229,7 @@ static void free_second_lane(struct generation *g)
 	program_free(lane->prefill);
 	program_free(lane->decode);
 	program_free(lane->kv_update);
-	*lane = (struct llm_lane){ NULL };
+	memset(lane, 0, sizeof *lane);
 	g->n_lanes = g->n_lanes ? 1 : 0;
 }
 

@@ -36,6 +36,7 @@ struct health {
 	int64_t last_progress;                     /* monotonic ns: the last checked inference */
 	enum npu_error last_error;
 	uint64_t recoveries;
+	char parallel[96]; /* how many are in flight, and why not two */
 };
 
 /* `default_model`: alias of the model for requests that name none, NULL without one. */
@@ -48,6 +49,7 @@ void health_set_fault(struct health *h, enum health_state s, const struct fault 
 void health_set_device(struct health *h, const struct device_info *info);
 void health_set_generation(struct health *h, const char *model,
 	uint64_t generation); /* golden passed */
+void health_set_parallel(struct health *h, const char *text);
 void health_note_progress(struct health *h);
 void health_note_error(struct health *h, enum npu_error code);
 void health_note_recovery(struct health *h);

@@ -211,6 +211,8 @@ static int start_engine(struct npufs *fs, const struct device_ops *ops)
 		.output_bytes = o->output_size,
 		.batch_bytes = o->batch_size,
 		.file_bytes = o->batch_size,
+		.pairs = o->parallel == OPTION_PARALLEL_PROVEN,
+		.store = fs->store,
 	};
 	const struct jobdir_limits limits = {
 		.files = o->max_files,
