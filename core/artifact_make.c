@@ -24,7 +24,7 @@ static const struct {
 	{ MODELS_FOLDER, 0755 },
 	{ TRUST_FOLDER, 0755 },
 	{ "approvers", 0755 },
-	{ "evidence", 0755 },
+	{ "evidence", 0700 },
 	{ "jobs", 0700 },
 	{ "audit", 0700 },
 };

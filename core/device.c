@@ -146,14 +146,17 @@ enum npu_error device_reset(struct device *d)
 
 enum npu_error device_set_parallel(struct device *d, bool on)
 {
+	enum npu_error code;
+
 	if (!d->ops->enable_parallel)
 		return NPU_DEVICE_UNSUPPORT;
 	if (d->in_flight)
 		return NPU_DEVICE_BUSY;
 	device_count(CALL_PARALLEL);
 	d->ops->enable_parallel(d->vdev, on);
-	d->parallel = on;
-	return device_status(d);
+	code = device_status(d);
+	d->parallel = on && !code;
+	return code;
 }
 
 unsigned device_in_flight(const struct device *d)

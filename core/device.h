@@ -144,7 +144,8 @@ struct device_ops {
 	void (*kv_free)(struct kvman *k, int32_t seq_id);
 	void (*kv_remove_tokens_at_end)(struct kvman *k, int32_t seq_id, size_t n);
 	bool (*kv_exists)(struct kvman *k, int32_t seq_id);
-	/* Make the sequence the one of the next inference and its length n_tokens larger. */
+	/* Make the sequence the one of the next inference, and of those that follow it on the same
+	 * engine until that gets another, and its length n_tokens larger. */
 	bool (*kv_apply)(struct kvman *k, const struct kv_seq_info *seq);
 	int32_t (*kv_seq_len)(struct kvman *k, int32_t seq_id); /* -1 where it does not exist */
 	void (*kv_clear)(struct kvman *k);

@@ -78,8 +78,7 @@ static enum npu_error load_llama(struct calbin *c, struct sim *sim,
 
 static enum npu_error run_graph(const struct soft_run *r)
 {
-	sim_graph_run(soft_program_of(r->model)->impl, r->inputs, r->outputs);
-	return NPU_SUCCESS;
+	return sim_graph_run(soft_program_of(r->model)->impl, r->inputs, r->outputs);
 }
 
 static enum npu_error load_graph(struct calbin *c, const struct sim_graph_desc *desc,

@@ -186,7 +186,7 @@ static void note_submitted(struct slot *s, enum device_task task)
 /* The class of an error decides whether its buffers may be used again (device contract 5.2). */
 static enum npu_error spoil(struct slot *s, enum npu_error code)
 {
-	if (npu_error_row(code)->taints > NPU_TAINTS_FEATURE)
+	if (npu_error_reaches_further(code))
 		s->spoiled = true;
 	return code;
 }

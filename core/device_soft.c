@@ -17,14 +17,16 @@ enum npu_error soft_create_vdevice(const struct soft_backend *b, const struct de
 		return NPU_MEMORY_ALLOCATION;
 	d->backend = b;
 	d->params = *p;
-	d->queue_end = &d->queue;
+	soft_queue_init(&d->queue);
 	*ret = d;
 	return NPU_SUCCESS;
 }
 
 enum npu_error soft_status(struct vdevice *d)
 {
-	return d ? NPU_SUCCESS : NPU_NO_DEVICE;
+	if (!d)
+		return NPU_NO_DEVICE;
+	return d->no_engines ? NPU_MEMORY_ALLOCATION : NPU_SUCCESS;
 }
 
 enum npu_error soft_get_device_info(struct vdevice *d, struct device_info *ret)
@@ -35,7 +37,7 @@ enum npu_error soft_get_device_info(struct vdevice *d, struct device_info *ret)
 
 enum npu_error soft_reset_configuration(struct vdevice *d)
 {
-	if (d->queue)
+	if (soft_engines_busy(d))
 		return NPU_DEVICE_BUSY;
 	d->configured = NULL;
 	return NPU_SUCCESS;
@@ -44,7 +46,7 @@ enum npu_error soft_reset_configuration(struct vdevice *d)
 /* No compute unit of software stays broken. */
 enum npu_error soft_reset_ccu(struct vdevice *d)
 {
-	return d->queue ? NPU_DEVICE_BUSY : NPU_SUCCESS;
+	return soft_engines_busy(d) ? NPU_DEVICE_BUSY : NPU_SUCCESS;
 }
 
 enum npu_error soft_reset(struct vdevice *d)
@@ -54,6 +56,7 @@ enum npu_error soft_reset(struct vdevice *d)
 
 void soft_shutdown(struct vdevice *d)
 {
+	soft_engines_stop(d);
 	free(d);
 }
 
@@ -81,6 +84,8 @@ void soft_destroy_calbin(struct calbin *c)
 {
 	if (!c)
 		return;
+	if (c->device->engines)
+		soft_engines_drain(c->device);
 	if (c->device->configured == c)
 		c->device->configured = NULL;
 	for (size_t i = 0; i < c->n_models; i++)

@@ -13,6 +13,9 @@ enum soft_csr { SOFT_CUR_LEN, SOFT_PAST_LEN, SOFT_CSRS };
  * wait for kv_update; `len` is the logical length. written + staged <= len. */
 struct soft_seq {
 	bool used;
+	_Atomic unsigned
+		in_flight; /* on engines of parallel mode; the caller leaves it alone then */
+	int engine;        /* which, while in flight */
 	int32_t id;
 	uint64_t birth; /* tells a sequence from a later one in its place */
 	uint32_t len, written, staged;
@@ -30,7 +33,7 @@ struct soft_run {
 
 struct soft_program {
 	struct model_info info; /* `name` and the tensors must live as long as the calbin */
-	/* Do it; runs in Wait. */
+	/* Do it: in Wait, or on an engine's thread, where two may run at once with two sequences. */
 	enum npu_error (*run)(const struct soft_run *r);
 	/* Bytes of input 0 that a run needs with this cur_seq_len[0]; NULL: all of every input. */
 	size_t (*needs)(uint32_t cur);
@@ -40,7 +43,8 @@ struct soft_program {
 /* An LLM: what the backend computes and how large it is. */
 struct soft_llm {
 	uint32_t ubatch, vocab_size, max_seq_len;
-	/* Tokens at positions past.. of a sequence; logits of the last. */
+	/* Tokens at positions past.. of a sequence; logits of the last. Several threads may be in
+	 * it, each with another state. */
 	enum npu_error (*forward)(void *impl, void *state, const int32_t *tokens, uint32_t n,
 		uint32_t past, float *logits);
 	void *(*state_new)(void *impl); /* NULL: no memory */
@@ -78,6 +82,7 @@ enum npu_error soft_get_device_info(struct vdevice *d, struct device_info *ret);
 enum npu_error soft_reset_configuration(struct vdevice *d);
 enum npu_error soft_reset_ccu(struct vdevice *d);
 enum npu_error soft_reset(struct vdevice *d);
+void soft_enable_parallel(struct vdevice *d, bool on);
 void soft_shutdown(struct vdevice *d);
 enum npu_error soft_create_calbin(struct vdevice *d, const char *path, struct calbin **ret);
 void soft_destroy_calbin(struct calbin *c);
@@ -120,12 +125,13 @@ int32_t soft_kv_pos_max(struct kvman *k, int32_t seq_id);
 #define SOFT_DEVICE_OPS \
 	.status = soft_status, .get_device_info = soft_get_device_info, \
 	.reset_configuration = soft_reset_configuration, .reset_ccu = soft_reset_ccu, \
-	.reset = soft_reset, .shutdown = soft_shutdown, .create_calbin = soft_create_calbin, \
-	.destroy_calbin = soft_destroy_calbin, .model_count = soft_model_count, \
-	.model_at = soft_model_at, .get_model_by_name = soft_get_model_by_name, \
-	.get_llm_info = soft_get_llm_info, .version = soft_version, .model_info = soft_model_info, \
-	.configure = soft_configure, .create_input_buf = soft_create_input_buf, \
-	.create_output_buf = soft_create_output_buf, .destroy_input_buf = soft_destroy_input_buf, \
+	.reset = soft_reset, .enable_parallel = soft_enable_parallel, .shutdown = soft_shutdown, \
+	.create_calbin = soft_create_calbin, .destroy_calbin = soft_destroy_calbin, \
+	.model_count = soft_model_count, .model_at = soft_model_at, \
+	.get_model_by_name = soft_get_model_by_name, .get_llm_info = soft_get_llm_info, \
+	.version = soft_version, .model_info = soft_model_info, .configure = soft_configure, \
+	.create_input_buf = soft_create_input_buf, .create_output_buf = soft_create_output_buf, \
+	.destroy_input_buf = soft_destroy_input_buf, \
 	.destroy_output_buf = soft_destroy_output_buf, .slice_input = soft_slice_input, \
 	.slice_output = soft_slice_output, .reset_input = soft_reset_input, \
 	.reset_output = soft_reset_output, .set_csr = soft_set_csr, .get_csr = soft_get_csr, \

@@ -1,14 +1,16 @@
 /* Buffers and inference.
  *
- * An output buffer is also the record of its inference, which is in one of three states:
+ * An output buffer is also the record of its inference, which is in one of four states:
  *
  *   state     status shown                 entered by
  *   IDLE      DEFAULT                      creation
  *   QUEUED    PENDING                      infer: inputs and CSRs are copied, nothing is computed
- *   FINISHED  DONE, DEFAULT after an error Wait of it, or of one submitted later
+ *   RUNNING   RUNNING                      its engine's thread; never seen without parallel mode
+ *   FINISHED  DONE, DEFAULT after an error Wait of it, or of one submitted later; the engine
  *
- * Wait computes on the calling thread, oldest first up to its own, so that the order of effects is
- * the order of submits whatever the order of waits. RUNNING is never seen. */
+ * Without parallel mode Wait computes on the calling thread, oldest first up to its own, so that the
+ * order of effects is the order of submits whatever the order of waits. In parallel mode the engines
+ * compute (device_soft_engine.c). */
 #include "core/device_soft.h"
 
 #include <errno.h>
@@ -22,20 +24,6 @@
 
 struct inbuf {
 	struct model *model;
-	struct soft_slice slices[];
-};
-
-enum out_state { IDLE, QUEUED, FINISHED };
-
-struct outbuf {
-	struct model *model;
-	enum out_state state;
-	enum npu_error result;    /* once FINISHED */
-	struct outbuf *next;      /* in the device's queue */
-	void **inputs, **outputs; /* the device's own memory of every tensor */
-	uint32_t csrs[SOFT_CSRS];
-	struct soft_seq *seq;
-	uint64_t seq_birth;
 	struct soft_slice slices[];
 };
 
@@ -101,23 +89,41 @@ enum npu_error soft_create_output_buf(struct model *m, struct outbuf **ret)
 	return NPU_SUCCESS;
 }
 
-static void take_from_queue(struct vdevice *d, struct outbuf *b)
+void soft_queue_init(struct soft_queue *q)
 {
-	struct outbuf **at = &d->queue;
+	q->first = NULL;
+	q->end = &q->first;
+}
 
-	while (*at != b)
+void soft_queue_put(struct soft_queue *q, struct outbuf *out)
+{
+	out->next = NULL;
+	*q->end = out;
+	q->end = &out->next;
+}
+
+void soft_queue_take(struct soft_queue *q, struct outbuf *out)
+{
+	struct outbuf **at = &q->first;
+
+	while (*at != out)
 		at = &(*at)->next;
-	*at = b->next;
-	if (d->queue_end == &b->next)
-		d->queue_end = at;
+	*at = out->next;
+	if (q->end == &out->next)
+		q->end = at;
 }
 
 void soft_destroy_output_buf(struct outbuf *b)
 {
+	struct vdevice *d;
+
 	if (!b)
 		return;
-	if (b->state == QUEUED)
-		take_from_queue(b->model->calbin->device, b);
+	d = b->model->calbin->device;
+	if (out_in_flight(b) && d->engines)
+		soft_engine_wait(d, b);
+	else if (out_in_flight(b))
+		soft_queue_take(&d->queue, b);
 	free_tensors(b->inputs, b->model->program.info.n_inputs);
 	free_tensors(b->outputs, b->model->program.info.n_outputs);
 	free(b);
@@ -165,7 +171,7 @@ enum npu_error soft_slice_output(struct outbuf *b, const char *tensor, void *hos
 	enum npu_error code;
 	size_t i;
 
-	if (b->state == QUEUED)
+	if (out_in_flight(b))
 		return NPU_DEVICE_BUSY;
 	if (!host)
 		return NPU_INVALID_VALUE;
@@ -183,7 +189,7 @@ void soft_reset_input(struct inbuf *b)
 /* While an inference is pending this does nothing, silently. */
 void soft_reset_output(struct outbuf *b)
 {
-	if (b->state != QUEUED)
+	if (!out_in_flight(b))
 		memset(b->slices, 0, b->model->program.info.n_outputs * sizeof(b->slices[0]));
 }
 
@@ -244,17 +250,33 @@ static bool outputs_sliced(const struct outbuf *out)
 	return true;
 }
 
-static void enqueue(struct vdevice *d, struct outbuf *out)
+/* A sequence that was applied is the engine's from its next inference on. */
+static struct soft_seq *take_sequence(struct kvman *kv, int engine)
+{
+	if (kv && kv->applied)
+		kv->current[engine] = kv->applied;
+	if (!kv)
+		return NULL;
+	kv->applied = NULL;
+	return kv->current[engine];
+}
+
+static enum npu_error enqueue(struct vdevice *d, struct outbuf *out, enum device_task task)
 {
 	struct kvman *kv = out->model->calbin->kv;
+	int engine = d->engines ? soft_engine_choose(d, task, kv) : 0;
 
+	if (engine < 0)
+		return NPU_DEVICE_BUSY;
 	memcpy(out->csrs, out->model->csrs, sizeof(out->csrs));
-	out->seq = kv ? kv->current : NULL;
+	out->seq = take_sequence(kv, engine);
 	out->seq_birth = out->seq ? out->seq->birth : 0;
-	out->state = QUEUED;
-	out->next = NULL;
-	*d->queue_end = out;
-	d->queue_end = &out->next;
+	out->state = OUT_QUEUED;
+	if (d->engines)
+		soft_engine_submit(d, engine, out);
+	else
+		soft_queue_put(&d->queue, out);
+	return NPU_SUCCESS;
 }
 
 enum npu_error soft_infer(struct vdevice *d, struct model *m, struct inbuf *in, struct outbuf *out,
@@ -266,14 +288,12 @@ enum npu_error soft_infer(struct vdevice *d, struct model *m, struct inbuf *in, 
 		return NPU_MISS_CONFIGURATION;
 	if (in->model != m || out->model != m || task < DEVICE_AUTO || task > DEVICE_PONG)
 		return NPU_INVALID_VALUE;
-	if (out->state == QUEUED)
+	if (out_in_flight(out))
 		return NPU_DEVICE_BUSY;
 	if (!outputs_sliced(out))
 		return NPU_INVALID_VALUE;
 	code = copy_inputs(in, out);
-	if (code == NPU_SUCCESS)
-		enqueue(d, out);
-	return code;
+	return code == NPU_SUCCESS ? enqueue(d, out, task) : code;
 }
 
 /* --- wait ------------------------------------------------------------------------------------- */
@@ -295,38 +315,49 @@ static void deliver(const struct outbuf *out)
 	}
 }
 
-static void run_oldest(struct vdevice *d)
+void soft_run(struct outbuf *out)
 {
-	struct outbuf *out = d->queue;
 	struct soft_run run = {
 		.model = out->model,
 		.inputs = (const void *const *)out->inputs,
 		.outputs = out->outputs,
 	};
 
-	take_from_queue(d, out);
 	memcpy(run.csrs, out->csrs, sizeof(run.csrs));
 	if (out->seq && out->seq->used && out->seq->birth == out->seq_birth)
 		run.seq = out->seq;
-	delay(d->params.step_delay_us);
+	delay(out->model->calbin->device->params.step_delay_us);
 	out->result = out->model->program.run(&run);
 	if (out->result == NPU_SUCCESS)
 		deliver(out);
-	out->state = FINISHED;
+}
+
+static void run_oldest(struct vdevice *d)
+{
+	struct outbuf *out = d->queue.first;
+
+	soft_queue_take(&d->queue, out);
+	soft_run(out);
+	out->state = OUT_FINISHED;
 }
 
 enum npu_error soft_wait(struct outbuf *out)
 {
-	if (out->state == IDLE)
+	struct vdevice *d = out->model->calbin->device;
+
+	if (out->state == OUT_IDLE)
 		return NPU_NOT_EXPECTED;
-	while (out->state == QUEUED)
-		run_oldest(out->model->calbin->device);
+	if (d->engines)
+		soft_engine_wait(d, out);
+	while (out_in_flight(out))
+		run_oldest(d);
 	return out->result;
 }
 
 enum device_run soft_run_status(struct outbuf *out)
 {
-	if (out->state == QUEUED)
-		return RUN_PENDING;
-	return out->state == FINISHED && out->result == NPU_SUCCESS ? RUN_DONE : RUN_DEFAULT;
+	static const enum device_run shown[] = { RUN_DEFAULT, RUN_PENDING, RUN_RUNNING, RUN_DONE };
+	enum out_state state = out->state;
+
+	return state == OUT_FINISHED && out->result != NPU_SUCCESS ? RUN_DEFAULT : shown[state];
 }

@@ -11,7 +11,12 @@
  *   kv_update          total == len, staged == cur               written = len, staged = 0
  *   remove_at_end(n)   n <= len                                  written, len cut; staged = 0
  *
- * total is past_kv_cur_seq_len[0], cur is cur_seq_len[0]. */
+ * total is past_kv_cur_seq_len[0], cur is cur_seq_len[0].
+ *
+ * kv_apply makes a sequence that of the next inference, and the engine that this runs on keeps to it
+ * until it gets another: so kv_update finds what prefill on the same engine was for. A sequence that
+ * is in flight on an engine of parallel mode belongs to that: apply refuses it, and the void calls do
+ * nothing, silently. */
 #include "core/device_soft.h"
 
 #include <stdlib.h>
@@ -26,12 +31,22 @@
 
 static struct soft_seq *find(struct kvman *k, int32_t id)
 {
-	if (k->current && k->current->id == id)
-		return k->current;
+	if (k->applied && k->applied->id == id)
+		return k->applied;
+	if (k->current[0] && k->current[0]->id == id)
+		return k->current[0];
 	for (size_t i = 0; i < k->capacity; i++)
 		if (k->seqs[i].used && k->seqs[i].id == id)
 			return &k->seqs[i];
 	return NULL;
+}
+
+/* The same for what would change it. */
+static struct soft_seq *find_idle(struct kvman *k, int32_t id)
+{
+	struct soft_seq *s = find(k, id);
+
+	return s && !s->in_flight ? s : NULL;
 }
 
 enum npu_error soft_create_kv(struct vdevice *d, struct calbin *c, struct kvman **ret)
@@ -59,8 +74,13 @@ enum npu_error soft_create_kv(struct vdevice *d, struct calbin *c, struct kvman 
 
 void soft_destroy_kv(struct kvman *k)
 {
+	struct vdevice *d;
+
 	if (!k)
 		return;
+	d = k->calbin->device;
+	if (d->engines)
+		soft_engines_drain(d);
 	for (size_t i = 0; i < k->capacity; i++)
 		if (k->seqs[i].state)
 			k->calbin->llm.state_free(k->seqs[i].state);
@@ -112,13 +132,16 @@ static void release(struct kvman *k, struct soft_seq *s)
 {
 	s->used = false;
 	k->used--;
-	if (k->current == s)
-		k->current = NULL;
+	if (k->applied == s)
+		k->applied = NULL;
+	for (size_t i = 0; i < DEVICE_ENGINES; i++)
+		if (k->current[i] == s)
+			k->current[i] = NULL;
 }
 
 void soft_kv_free(struct kvman *k, int32_t seq_id)
 {
-	struct soft_seq *s = find(k, seq_id);
+	struct soft_seq *s = find_idle(k, seq_id);
 
 	if (s)
 		release(k, s);
@@ -127,13 +150,13 @@ void soft_kv_free(struct kvman *k, int32_t seq_id)
 void soft_kv_clear(struct kvman *k)
 {
 	for (size_t i = 0; i < k->capacity; i++)
-		if (k->seqs[i].used)
+		if (k->seqs[i].used && !k->seqs[i].in_flight)
 			release(k, &k->seqs[i]);
 }
 
 void soft_kv_remove_tokens_at_end(struct kvman *k, int32_t seq_id, size_t n)
 {
-	struct soft_seq *s = find(k, seq_id);
+	struct soft_seq *s = find_idle(k, seq_id);
 
 	if (!s || n > s->len)
 		return;
@@ -150,14 +173,14 @@ bool soft_kv_exists(struct kvman *k, int32_t seq_id)
 
 bool soft_kv_apply(struct kvman *k, const struct kv_seq_info *seq)
 {
-	struct soft_seq *s = find(k, seq->seq_id);
+	struct soft_seq *s = find_idle(k, seq->seq_id);
 
 	if (!s || seq->n_tokens < 1 ||
 		(uint32_t)seq->n_tokens > k->calbin->llm.max_seq_len - s->len)
 		return false;
 	s->len += (uint32_t)seq->n_tokens;
 	s->staged = 0;
-	k->current = s;
+	k->applied = s;
 	return true;
 }
 

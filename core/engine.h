@@ -23,6 +23,8 @@ struct engine_config {
 	uint64_t file_bytes;   /* of a file that a request names */
 	int64_t wait_limit_ns; /* an inference that takes longer is given up; 0: never */
 	int64_t golden_ns;     /* between golden runs while idle; 0: none */
+	bool pairs;            /* two in flight, where the store's evidence proves them */
+	const char *store;     /* for the evidence; outlives the engine */
 };
 
 struct engine;

@@ -103,7 +103,7 @@ static void fail_job(struct engine *e, struct job *j, const struct fault *why)
 		metrics_device_error(why->device);
 		health_note_error(e->health, why->device);
 	}
-	further = npu_error_row(why->device)->reaction >= NPU_REACT_RELOAD;
+	further = npu_error_reaches_further(why->device);
 	if (!further || !queue_again(e, j))
 		engine_end(e, j, JOB_FAILED, NULL, why);
 	if (!further)
@@ -294,7 +294,7 @@ static enum step step_one(struct engine *e, struct active *a, struct step_fault 
 	int err;
 
 	engine_enter_device(e);
-	s = a->run->ops->step(a->run, &piece, f);
+	s = engine_pair_step(a, &piece, f);
 	metrics_add(METRIC_DEVICE_BUSY, clock_mono() - start);
 	if (engine_leave_device(e)) { /* whatever came of it: it was given up */
 		f->again = false;
@@ -384,6 +384,8 @@ static bool step_job(struct engine *e, size_t i)
 
 void engine_step_all(struct engine *e)
 {
-	for (size_t i = 0; i < e->n_active;)
+	for (size_t i = 0; i < e->n_active;) {
+		engine_pair_feed(e, i);
 		i += step_job(e, i);
+	}
 }

@@ -82,6 +82,7 @@ static int open_generation(struct engine *e, int model, struct fault *f)
 	models_get(e->models, model, &e->model);
 	health_set_generation(e->health, v.alias, e->generations);
 	metrics_set(METRIC_GENERATION, (int64_t)e->generations);
+	engine_pair_open(e);
 	return 0;
 }
 

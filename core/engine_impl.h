@@ -4,6 +4,7 @@
  *   engine_device.c  the device: verification, load, swap
  *   engine_recover.c  recovery, and what is due from time to time
  *   engine_active.c  the jobs on the device: begin, step, end
+ *   engine_pair.c    steps of two jobs in flight together, where that is proven
  *   engine_deadline.c  the other thread: deadlines, and a device that does not come back */
 #ifndef NPUFS_CORE_ENGINE_IMPL_H
 #define NPUFS_CORE_ENGINE_IMPL_H
@@ -37,6 +38,10 @@ struct active {
 	struct run *run;
 	unsigned tries;      /* of its next step */
 	uint64_t lines_done; /* of a batch, when it was looked at last */
+	/* of a step whose feed was in flight with another's, until its turn comes */
+	bool fed;
+	struct infer_result got;
+	const float *logits;
 };
 
 struct engine {
@@ -131,6 +136,15 @@ bool engine_stopped_for(struct engine *e, struct fault *ret);
 /* Around everything that waits for the device. Leaving: true when it was away too long. */
 void engine_enter_device(struct engine *e);
 bool engine_leave_device(struct engine *e);
+
+/* --- engine_pair.c ---------------------------------------------------------------------------- */
+/* Two in flight, for the generation just opened, if they are asked for and proven; health is told. */
+void engine_pair_open(struct engine *e);
+/* If the job at `i` and a later one can be fed together, they are now. The one at `i` may then be
+ * another. */
+void engine_pair_feed(struct engine *e, size_t i);
+/* The step of a job, or the second half of it when it has been fed. */
+enum step engine_pair_step(struct active *a, struct buf *piece, struct step_fault *f);
 
 /* --- engine_active.c -------------------------------------------------------------------------- */
 bool engine_has_room(struct engine *e);

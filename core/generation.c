@@ -187,15 +187,18 @@ static uint32_t token_program_width(const struct program *p, uint32_t vocab)
 
 static int bind_llm(struct generation *g, struct fault *f)
 {
+	struct llm_lane *lane = &g->lanes[0];
+
 	if (g->manifest->kind != MANIFEST_LLM)
 		return 0;
 	g->context = g->manifest->context_limit;
 	g->vocab = g->manifest->tokenizer.vocab_size;
-	g->prefill = named(g, "prefill");
-	g->decode = named(g, "decode");
-	g->kv_update = named(g, "kv_update");
-	g->ubatch = token_program_width(g->prefill, g->vocab);
-	if (g->ubatch == 0 || token_program_width(g->decode, g->vocab) != 1 || !g->kv_update)
+	g->n_lanes = 1;
+	lane->prefill = named(g, "prefill");
+	lane->decode = named(g, "decode");
+	lane->kv_update = named(g, "kv_update");
+	g->ubatch = token_program_width(lane->prefill, g->vocab);
+	if (g->ubatch == 0 || token_program_width(lane->decode, g->vocab) != 1 || !lane->kv_update)
 		return mismatch(f, NPU_INVALID_CALBIN,
 			"an LLM needs prefill, decode and kv_update with tokens and logits");
 	return 0;
@@ -215,6 +218,54 @@ static int make_programs(struct generation *g, struct fault *f)
 	if (g->manifest->kind == MANIFEST_LLM)
 		code = device_kv_open(g->device);
 	return code ? device_failed(f, code, "opening the KV manager") : bind_llm(g, f);
+}
+
+/* --- two lanes -------------------------------------------------------------------------------- */
+
+static void free_second_lane(struct generation *g)
+{
+	struct llm_lane *lane = &g->lanes[1];
+
+	program_free(lane->prefill);
+	program_free(lane->decode);
+	program_free(lane->kv_update);
+	memset(lane, 0, sizeof *lane);
+	g->n_lanes = g->n_lanes ? 1 : 0;
+}
+
+static enum npu_error make_second_lane(struct generation *g)
+{
+	const struct llm_lane *first = &g->lanes[0];
+	struct llm_lane *lane = &g->lanes[1];
+	enum npu_error code =
+		program_new(g->device, program_spec_of(first->prefill), &lane->prefill);
+
+	if (!code)
+		code = program_new(g->device, program_spec_of(first->decode), &lane->decode);
+	if (!code)
+		code = program_new(g->device, program_spec_of(first->kv_update), &lane->kv_update);
+	if (!code)
+		g->n_lanes = 2;
+	else
+		free_second_lane(g);
+	return code;
+}
+
+enum npu_error generation_set_parallel(struct generation *g, bool on)
+{
+	enum npu_error code;
+
+	if (!g->n_lanes)
+		return NPU_DEVICE_UNSUPPORT;
+	if (on == (g->n_lanes == 2))
+		return NPU_SUCCESS;
+	free_second_lane(g);
+	code = device_set_parallel(g->device, on);
+	if (!code && on)
+		code = make_second_lane(g);
+	if (code && on && code != NPU_DEVICE_UNSUPPORT)
+		device_set_parallel(g->device, false);
+	return code;
 }
 
 /* --- golden runs ------------------------------------------------------------------------------ */
@@ -386,14 +437,15 @@ int generation_open(struct device *d, const struct manifest *m, const struct art
 
 enum npu_error generation_close(struct generation *g)
 {
-	enum npu_error code;
+	enum npu_error off, code;
 
 	if (!g)
 		return NPU_SUCCESS;
+	off = g->n_lanes == 2 ? generation_set_parallel(g, false) : NPU_SUCCESS;
 	for (size_t i = 0; g->programs && i < g->manifest->n_programs; i++)
 		program_free(g->programs[i]);
 	free(g->programs);
 	code = device_unload(g->device);
 	free(g);
-	return code;
+	return code ? code : off;
 }

@@ -14,6 +14,7 @@ void health_init(struct health *h, const struct device_ops *ops, const char *def
 	if (default_model)
 		strncpy(h->default_model, default_model, sizeof h->default_model - 1);
 	strcpy(h->reason, "verifying artifacts");
+	strcpy(h->parallel, "off");
 }
 
 void health_done(struct health *h)
@@ -67,6 +68,13 @@ void health_note_entry(struct health *h, int64_t mono)
 {
 	lock_take(&h->lock);
 	h->last_entry = mono;
+	lock_drop(&h->lock);
+}
+
+void health_set_parallel(struct health *h, const char *text)
+{
+	lock_take(&h->lock);
+	copy_text(h->parallel, sizeof h->parallel, text);
 	lock_drop(&h->lock);
 }
 
@@ -247,6 +255,7 @@ void health_render(struct health *h, uint64_t queued, uint64_t running, struct b
 	put_progress(&now, queued + running, out);
 	put_error(&now, out);
 	put_recovery(&now, out);
+	buf_printf(out, "parallel: %s\n", now.parallel);
 }
 
 void health_render_version(struct health *h, const char *daemon_version, struct buf *out)

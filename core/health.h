@@ -40,6 +40,7 @@ struct health {
 	uint32_t room, most; /* sequences let on the device at once, and how many at best */
 	int64_t next_try;    /* wall ns of the end of a cool-down; 0 none */
 	int64_t away_since;  /* monotonic ns: in quarantine; 0: not */
+	char parallel[96];   /* how many are in flight, and why not two */
 };
 
 /* `default_model`: alias of the model for requests that name none, NULL without one. */
@@ -53,6 +54,7 @@ void health_set_device(struct health *h, const struct device_info *info);
 void health_set_generation(struct health *h, const char *model,
 	uint64_t generation); /* golden passed */
 void health_note_entry(struct health *h, int64_t mono);
+void health_set_parallel(struct health *h, const char *text);
 void health_note_progress(struct health *h);
 void health_note_error(struct health *h, enum npu_error code);
 void health_note_recovery(struct health *h);

@@ -3,7 +3,9 @@
  *   2 a failed submit is never waited for and never delivered
  *   3 after a submit nothing is touched until Wait has returned
  *   4 a successful Wait still needs a status other than DONE_CCU_EXCEPTION (in device_slot_wait)
- *   5 only finite numbers leave; then the buffers forget the host memory */
+ *   5 only finite numbers leave; then the buffers forget the host memory
+ * Where two are in flight each goes through all of them; 2 and 3 are between them as well: the one is
+ * waited for whatever the other came to, and no buffer is touched before both have come back. */
 #include "core/infer.h"
 
 #include <assert.h>
@@ -16,6 +18,7 @@
 #include "core/mem.h"
 
 struct program {
+	struct device *device;
 	struct slot *slot;
 	const struct program_spec *spec;
 	void **in, **out; /* host memory, one a tensor */
@@ -50,6 +53,7 @@ enum npu_error program_new(struct device *d, const struct program_spec *spec, st
 
 	if (!p)
 		return code;
+	p->device = d;
 	p->spec = spec;
 	if (host_memory(spec->inputs, spec->n_inputs, &p->in) ||
 		host_memory(spec->outputs, spec->n_outputs, &p->out))
@@ -160,19 +164,30 @@ static struct infer_result result(enum infer_stage stage, enum npu_error code, c
 	return (struct infer_result){ .stage = stage, .code = code, .what = what };
 }
 
-static struct infer_result run(struct program *p, uint32_t past, uint32_t cur)
+static struct infer_result submit(const struct infer_order *o)
 {
-	enum npu_error code = bind_host(p);
+	struct program *p = o->program;
+	enum npu_error code =
+		o->apply ? device_kv_apply(p->device, *o->apply, (int32_t)o->cur) : NPU_SUCCESS;
 
 	if (code)
+		return result(INFER_NOT_SUBMITTED, code, "reserving KV");
+	code = bind_host(p);
+	if (code)
 		return result(INFER_NOT_SUBMITTED, code, "binding buffers");
-	code = cur ? device_slot_lengths(p->slot, past, cur) : NPU_SUCCESS;
+	code = o->cur ? device_slot_lengths(p->slot, o->past, o->cur) : NPU_SUCCESS;
 	if (code)
 		return result(INFER_NOT_SUBMITTED, code, "setting lengths");
-	code = device_slot_submit(p->slot, DEVICE_AUTO);
+	code = device_slot_submit(p->slot, o->task);
 	if (code)
 		return result(INFER_NOT_SUBMITTED, code, "submitting");
-	code = device_slot_wait(p->slot);
+	return result(INFER_SUBMITTED, NPU_SUCCESS, "computing");
+}
+
+static struct infer_result collect(struct program *p)
+{
+	enum npu_error code = device_slot_wait(p->slot);
+
 	if (code)
 		return result(INFER_SUBMITTED, code, "computing");
 	if (!outputs_finite(p))
@@ -180,12 +195,29 @@ static struct infer_result run(struct program *p, uint32_t past, uint32_t cur)
 	return result(INFER_DONE, NPU_SUCCESS, "");
 }
 
-struct infer_result infer_checked(struct program *p, uint32_t past, uint32_t cur)
+void infer_checked_many(const struct infer_order *orders, size_t n, struct infer_result *ret)
 {
-	struct infer_result r;
+	bool spoiled = false;
 
 	lock_assert_none();
-	r = run(p, past, cur);
-	device_slot_reset(p->slot);
+	assert(n <= DEVICE_ENGINES);
+	for (size_t i = 0; i < n; i++) {
+		ret[i] = spoiled ? result(INFER_NOT_SUBMITTED, NPU_DEVICE_BUSY, "submitting")
+				 : submit(&orders[i]);
+		spoiled |= npu_error_row(ret[i].code)->taints > NPU_TAINTS_FEATURE;
+	}
+	for (size_t i = 0; i < n; i++)
+		if (ret[i].stage == INFER_SUBMITTED)
+			ret[i] = collect(orders[i].program);
+	for (size_t i = 0; i < n; i++)
+		device_slot_reset(orders[i].program->slot);
+}
+
+struct infer_result infer_checked(struct program *p, uint32_t past, uint32_t cur)
+{
+	const struct infer_order alone = { p, past, cur, NULL, DEVICE_AUTO };
+	struct infer_result r;
+
+	infer_checked_many(&alone, 1, &r);
 	return r;
 }

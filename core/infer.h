@@ -36,7 +36,21 @@ struct infer_result {
 	const char *what; /* static text: which step failed */
 };
 
-/* Run it: bind buffers, set both lengths (cur > 0) or none (cur == 0), submit, wait, status,
+/* One inference of those that are in flight together. */
+struct infer_order {
+	struct program *program;
+	uint32_t past, cur;    /* both lengths; cur 0: none */
+	const int32_t *apply;  /* the sequence whose KV grows by `cur` for it; NULL: none */
+	enum device_task task; /* another for each, where there are two */
+};
+
+/* n <= DEVICE_ENGINES of them, with programs of their own: all steps up to the submit for one after
+ * the other, then Wait for each, then the checks. Two need a device that takes two. What one fails at
+ * changes nothing for the others, unless its error reaches beyond its job: then those behind it are
+ * not submitted (NPU_DEVICE_BUSY), and what those before it gave is not to be trusted. */
+void infer_checked_many(const struct infer_order *orders, size_t n, struct infer_result *ret);
+
+/* The one alone: bind buffers, set both lengths (cur > 0) or none (cur == 0), submit, wait, status,
  * numeric checks. Blocks until the device is done; no lock may be held. Output is valid only at
  * INFER_DONE. */
 struct infer_result infer_checked(struct program *p, uint32_t past, uint32_t cur);

@@ -14,7 +14,7 @@
 
 #include "core/mem.h"
 
-const struct spot manifest_root = { NULL, NULL, 0 };
+const struct spot manifest_root = { NULL, "manifest", 0 };
 
 int manifest_no_memory(struct fault *f)
 {

@@ -15,12 +15,13 @@ static void put_spot(const struct spot *at, char *to, size_t size)
 {
 	size_t len;
 
-	if (at->up)
-		put_spot(at->up, to, size);
+	if (!at->up)
+		return;
+	put_spot(at->up, to, size);
 	len = strlen(to);
 	if (at->name)
 		snprintf(to + len, size - len, "%s%s", len ? "." : "", at->name);
-	else if (at->up)
+	else
 		snprintf(to + len, size - len, "[%zu]", at->index);
 }
 
@@ -28,14 +29,17 @@ int manifest_refuse(const struct spot *at, const struct json_value *v, struct fa
 	const char *action, const char *reason_fmt, ...)
 {
 	char field[SPOT_TEXT_MAX] = "", reason[512];
+	const struct spot *root = at;
 	va_list ap;
 
+	while (root->up)
+		root = root->up;
 	put_spot(at, field, sizeof field);
 	va_start(ap, reason_fmt);
 	vsnprintf(reason, sizeof reason, reason_fmt, ap);
 	va_end(ap);
-	return fault_at(f, -EINVAL, field, v ? (long)json_offset(v) : -1, action,
-		"manifest%s%s: %s", field[0] ? ", " : "", field, reason);
+	return fault_at(f, -EINVAL, field, v ? (long)json_offset(v) : -1, action, "%s%s%s: %s",
+		root->name, field[0] ? ", " : "", field, reason);
 }
 
 /* --- one member ------------------------------------------------------------------------------- */

@@ -1,4 +1,4 @@
-/* Reading JSON objects by a table of their members; for manifest_parse.c. A member that the table
+/* Reading JSON objects by a table of their members; for the manifest and for evidence. A member that the table
  * does not have is refused with the nearest name, as is a missing one, a wrong type and a value out
  * of its range. */
 #ifndef NPUFS_CORE_MANIFEST_READ_H
@@ -15,7 +15,7 @@
  * stacks. */
 struct spot {
 	const struct spot *up; /* NULL at the root */
-	const char *name;      /* of a member; NULL of an array's item */
+	const char *name; /* of a member; NULL of an array's item; at the root, of the document */
 	size_t index;
 };
 

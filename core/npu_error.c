@@ -113,6 +113,11 @@ const struct npu_error_row *npu_error_row(enum npu_error code)
 	return &rows[i < NPU_ERROR_COUNT ? i : NPU_UNKNOWN];
 }
 
+bool npu_error_reaches_further(enum npu_error code)
+{
+	return npu_error_row(code)->taints > NPU_TAINTS_FEATURE;
+}
+
 const char *npu_reaction_name(enum npu_reaction r)
 {
 	static const char *const names[NPU_REACTION_COUNT] = {

@@ -4,6 +4,8 @@
 #ifndef NPUFS_CORE_NPU_ERROR_H
 #define NPUFS_CORE_NPU_ERROR_H
 
+#include <stdbool.h>
+
 enum npu_error {
 	NPU_SUCCESS = 0,
 	NPU_MEMORY_ALLOCATION,
@@ -78,6 +80,8 @@ struct npu_error_row {
 
 /* The row of a code; one outside 0..29 gives the row of NPU_UNKNOWN. */
 const struct npu_error_row *npu_error_row(enum npu_error code);
+/* Beyond the job that met it: its buffers are not used again, and all that is on the device ends. */
+bool npu_error_reaches_further(enum npu_error code);
 /* "retry", "wait", ...: for metrics and tests. */
 const char *npu_reaction_name(enum npu_reaction r);
 

@@ -10,6 +10,7 @@
 #include "core/job.h"
 #include "core/models.h"
 #include "core/request.h"
+#include "core/sequence.h"
 
 enum step {
 	STEP_MORE,
@@ -34,6 +35,14 @@ struct run_ops {
 	/* One step; new text for the stream, each piece whole characters and already checked, goes
 	 * to `piece`. */
 	enum step (*step)(struct run *r, struct buf *piece, struct step_fault *f);
+	/* The two halves of a step that is one feed of tokens, so that the feeds of two runs can be
+	 * in flight together: step = plan, sequence_feed(), absorb. plan() is false when the next
+	 * step is something else; it changes nothing, and what it gives is valid until absorb(),
+	 * which takes what came back (`logits` only where `got` is done). Both NULL: whole steps
+	 * only. */
+	bool (*plan)(struct run *r, struct sequence_feed *ret);
+	enum step (*absorb)(struct run *r, const struct infer_result *got, const float *logits,
+		struct buf *piece, struct step_fault *f);
 	/* After STEP_ENDED. A document for .out goes to `out`; left empty: the stream is the
 	 * output. */
 	int (*finish)(struct run *r, struct buf *out, struct job_outcome *ret);

@@ -298,23 +298,50 @@ static bool try_again(struct run_batch *b, const struct step_fault *got)
 		b->tries++ < STEP_TRIES;
 }
 
-static enum step run_line(struct run_batch *b, struct buf *piece, struct step_fault *f)
+/* What a step of the line's run has come to. */
+static enum step line_step(struct run_batch *b, enum step s, const struct step_fault *got,
+	struct buf *piece, struct step_fault *f)
 {
-	AUTO_BUF struct buf text = BUF_INIT; /* it is in the document too */
-	struct step_fault got = { .fault = FAULT_NONE };
-
-	switch (b->sub->ops->step(b->sub, &text, &got)) {
+	switch (s) {
 	case STEP_ENDED:
 		return deliver(b, piece, f);
 	case STEP_FAILED:
-		if (!try_again(b, &got))
-			return line_failed(b, &got.fault, piece, f);
-		*f = got;
+		if (!try_again(b, got))
+			return line_failed(b, &got->fault, piece, f);
+		*f = *got;
 		return STEP_FAILED;
 	default:
 		b->tries = 0;
 		return STEP_MORE;
 	}
+}
+
+static enum step run_line(struct run_batch *b, struct buf *piece, struct step_fault *f)
+{
+	AUTO_BUF struct buf text = BUF_INIT; /* it is in the document too */
+	struct step_fault got = { .fault = FAULT_NONE };
+	enum step s = b->sub->ops->step(b->sub, &text, &got);
+
+	return line_step(b, s, &got, piece, f);
+}
+
+static bool batch_plan(struct run *r, struct sequence_feed *ret)
+{
+	struct run_batch *b = batch_of(r);
+
+	return b->phase == PHASE_RUN && b->sub->ops->plan && b->sub->ops->plan(b->sub, ret);
+}
+
+static enum step batch_absorb(struct run *r, const struct infer_result *got, const float *logits,
+	struct buf *piece, struct step_fault *f)
+{
+	struct run_batch *b = batch_of(r);
+	AUTO_BUF struct buf text = BUF_INIT;
+	struct step_fault line = { .fault = FAULT_NONE };
+	enum step s = b->sub->ops->absorb(b->sub, got, logits, &text, &line);
+
+	f->again = false;
+	return line_step(b, s, &line, piece, f);
 }
 
 /* --- the run ---------------------------------------------------------------------------------- */
@@ -350,6 +377,8 @@ static int batch_finish(struct run *r, struct buf *out, struct job_outcome *ret)
 
 static const struct run_ops run_batch_ops = {
 	.step = batch_step,
+	.plan = batch_plan,
+	.absorb = batch_absorb,
 	.finish = batch_finish,
 	.free = batch_free,
 };

@@ -18,7 +18,6 @@
 #include "core/json.h"
 #include "core/mem.h"
 #include "core/prng.h"
-#include "core/sequence.h"
 #include "core/textout.h"
 
 struct run_text {
@@ -270,26 +269,46 @@ static enum step keep_piece(struct run_text *t, enum step s, const struct buf *p
 	return s;
 }
 
-static enum step text_step(struct run *r, struct buf *piece, struct step_fault *f)
+static bool text_plan(struct run *r, struct sequence_feed *ret)
 {
 	struct run_text *t = (struct run_text *)r;
-	size_t n = t->n_tokens - t->fed, before = piece->len;
-	const float *logits = NULL;
-	struct infer_result got;
-	enum step s = STEP_MORE;
+	size_t n = t->n_tokens - t->fed;
 
 	if (n > r->generation->ubatch)
 		n = r->generation->ubatch;
-	got = sequence_feed(r->generation, &t->seq, t->tokens + t->fed, (uint32_t)n, &logits);
-	if (got.stage != INFER_DONE)
-		return run_refuse(&got, !t->seq.lost, f);
-	t->fed += n;
+	*ret = (struct sequence_feed){ &t->seq, t->tokens + t->fed, (uint32_t)n };
+	return true;
+}
+
+static enum step text_absorb(struct run *r, const struct infer_result *got, const float *logits,
+	struct buf *piece, struct step_fault *f)
+{
+	struct run_text *t = (struct run_text *)r;
+	size_t before = piece->len;
+	struct sequence_feed fed;
+	enum step s = STEP_MORE;
+
+	if (got->stage != INFER_DONE)
+		return run_refuse(got, !t->seq.lost, f);
+	text_plan(r, &fed);
+	t->fed += fed.n;
 	if (t->fed < t->n_tokens)
 		return STEP_MORE;
 	echo_prompt(t, piece);
 	if (t->max_new == 0 || take_token(t, sampler_pick(t->sampler, logits, NULL), piece))
 		s = finish_text(t, piece);
 	return keep_piece(t, s, piece, before, f);
+}
+
+static enum step text_step(struct run *r, struct buf *piece, struct step_fault *f)
+{
+	const float *logits = NULL;
+	struct sequence_feed feed;
+	struct infer_result got;
+
+	text_plan(r, &feed);
+	got = sequence_feed(r->generation, feed.seq, feed.tokens, feed.n, &logits);
+	return text_absorb(r, &got, logits, piece, f);
 }
 
 /* --- the outcome ------------------------------------------------------------------------------ */
@@ -371,6 +390,8 @@ static int text_finish(struct run *r, struct buf *out, struct job_outcome *ret)
 
 static const struct run_ops run_text_ops = {
 	.step = text_step,
+	.plan = text_plan,
+	.absorb = text_absorb,
 	.finish = text_finish,
 	.free = text_free,
 };

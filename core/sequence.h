@@ -19,13 +19,25 @@ struct sequence {
 enum npu_error sequence_open(struct generation *g, struct sequence *ret);
 enum npu_error sequence_close(struct generation *g, struct sequence *s);
 
-/* Run `p` (prefill or decode) on the `cur` tokens already in its input 0, then kv_update, then
+/* What one sequence is to be fed with. */
+struct sequence_feed {
+	struct sequence *seq;
+	const int32_t *tokens;
+	uint32_t n; /* 1 <= n <= g->ubatch */
+};
+
+/* Feed n <= g->n_lanes different sequences, all in flight together, and point ret_logits[i] to
+ * g->vocab floats for what follows the last token of the i-th, valid until the next run on this
+ * generation. Each ends as if it had been alone (but see infer_checked_many()). */
+void sequence_feed_many(struct generation *g, const struct sequence_feed *feeds, size_t n,
+	struct infer_result *ret, const float **ret_logits);
+
+/* The golden run's: `p` (prefill or decode) on the `cur` tokens already in its input 0, then kv_update, then
  * commit. */
 struct infer_result sequence_run(struct generation *g, struct sequence *s, struct program *p,
 	uint32_t cur);
 
-/* Feed `n` tokens, 1 <= n <= g->ubatch, and point *ret_logits to g->vocab floats for what follows
- * the last of them, valid until the next run on this generation. */
+/* The same of one alone. */
 struct infer_result sequence_feed(struct generation *g, struct sequence *s, const int32_t *tokens,
 	uint32_t n, const float **ret_logits);
 

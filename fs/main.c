@@ -215,6 +215,8 @@ static int start_engine(struct npufs *fs, const struct device_ops *ops)
 		.file_bytes = o->batch_size,
 		.wait_limit_ns = (int64_t)o->wait_limit_us * 1000,
 		.golden_ns = (int64_t)o->golden_us * 1000,
+		.pairs = o->parallel == OPTION_PARALLEL_PROVEN,
+		.store = fs->store,
 	};
 	const struct jobdir_limits limits = {
 		.files = o->max_files,

@@ -41,6 +41,7 @@ struct outbuf {
 	void *host[MAX_HOST];
 	struct model *model;
 	struct inbuf *in;
+	uint32_t past; /* as it was at submit */
 };
 
 struct kvman {
@@ -230,6 +231,12 @@ static enum npu_error reset_configuration(struct vdevice *d)
 {
 	d->configured = false;
 	return called("reset_configuration");
+}
+
+static void enable_parallel(struct vdevice *d, bool on)
+{
+	(void)d;
+	called(on ? "parallel" : "serial");
 }
 
 static void shutdown_device(struct vdevice *d)
@@ -422,21 +429,23 @@ static enum npu_error infer(struct vdevice *d, struct model *m, struct inbuf *in
 	char call[80];
 	enum npu_error code;
 
-	(void)task;
 	snprintf(call, sizeof call, "infer:%s", m->info->name);
 	called(call);
 	code = called("infer");
+	if (task != DEVICE_AUTO)
+		called(task == DEVICE_PING ? "ping" : "pong");
 	if (!code && !d->configured)
 		code = NPU_MISS_CONFIGURATION;
 	out->model = m;
 	out->in = in;
+	out->past = m->past;
 	return code;
 }
 
 static void compute_llm(const struct outbuf *b)
 {
 	float *l = b->host[0];
-	uint32_t n = b->model->past;
+	uint32_t n = b->past;
 
 	for (int i = 0; i < FAKE_VOCAB; i++)
 		l[i] = 0;
@@ -451,7 +460,7 @@ static void compute(const struct outbuf *b)
 	if (strcmp(info->name, "prefill") == 0 || strcmp(info->name, "decode") == 0)
 		compute_llm(b);
 	else if (strcmp(info->name, "kv_update") == 0)
-		*(int32_t *)b->host[0] = (int32_t)b->model->past;
+		*(int32_t *)b->host[0] = (int32_t)b->past;
 	else if (info->outputs[0].dtype == DTYPE_FLOAT32)
 		for (size_t i = 0; i < bytes / 4; i++)
 			((float *)b->host[0])[i] = 2 * ((const float *)b->in->host[0])[i];
@@ -605,4 +614,5 @@ static void kv_clear(struct kvman *k)
 	.kv_clear = kv_clear
 
 const struct device_ops fake_ops = { OPS(fake_manifest) };
+const struct device_ops fake_pair_ops = { OPS(fake_manifest), .enable_parallel = enable_parallel };
 const struct device_ops fake_store_ops = { OPS(NULL) };

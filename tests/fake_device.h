@@ -36,6 +36,7 @@ struct fake_device {
 
 extern struct fake_device fake;
 extern const struct device_ops fake_ops;       /* brings its own manifest */
+extern const struct device_ops fake_pair_ops;  /* has two engines, too; "ping", "pong" are logged */
 extern const struct device_ops fake_store_ops; /* the same for artifacts of a store */
 extern const char fake_manifest[];
 

@@ -545,7 +545,7 @@ static void store_init__new_and_existing__modes_never_loosened(void **state)
 		const char *name;
 		mode_t mode;
 	} rows[] = { { "new", 0755 }, { "new/models", 0755 }, { "new/trust", 0755 },
-		{ "new/jobs", 0700 }, { "new/audit", 0700 }, { "new/evidence", 0755 },
+		{ "new/jobs", 0700 }, { "new/audit", 0700 }, { "new/evidence", 0700 },
 		{ "new/approvers", 0755 } };
 	struct fixture *x = *state;
 	struct fault f = FAULT_NONE;

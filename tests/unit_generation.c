@@ -63,8 +63,8 @@ static void open__all_fits__ready_and_torn_down_in_order(void **state)
 	assert_int_equal(g->context, 16);
 	assert_int_equal(g->vocab, 257);
 	assert_int_equal(g->ubatch, 4);
-	assert_string_equal(program_spec_of(g->prefill)->name, "prefill");
-	assert_string_equal(program_spec_of(g->kv_update)->name, "kv_update");
+	assert_string_equal(program_spec_of(g->lanes[0].prefill)->name, "prefill");
+	assert_string_equal(program_spec_of(g->lanes[0].kv_update)->name, "kv_update");
 	assert_int_equal(generation_close(g), NPU_SUCCESS);
 	assert_string_equal(calls(),
 		GONE_BUFFERS GONE_BUFFERS GONE_BUFFERS

@@ -46,7 +46,7 @@ static void make(enum dtype type, uint32_t n)
 		.n_outputs = 1 };
 	fake.models = &info;
 	fake.n_models = 1;
-	assert_int_equal(device_open(&fake_ops, &params, &device), 0);
+	assert_int_equal(device_open(&fake_pair_ops, &params, &device), 0);
 	assert_int_equal(device_load(device, "/x"), 0);
 	assert_int_equal(device_configure(device), 0);
 	assert_int_equal(program_new(device, &spec, &program), 0);
@@ -213,6 +213,136 @@ static void program_new__no_buffer__error_and_nothing_left(void **state)
 	program_free(NULL);
 }
 
+/* --- two in flight ---------------------------------------------------------------------------- */
+
+static struct program *second;
+
+static void make_two(void)
+{
+	make(DTYPE_FLOAT32, 3);
+	assert_int_equal(device_set_parallel(device, true), 0);
+	assert_int_equal(program_new(device, &spec, &second), 0);
+	memcpy(program_input(program, 0), (const float[]){ 1, 2, 3 }, 12);
+	memcpy(program_input(second, 0), (const float[]){ 10, 20, 30 }, 12);
+	fake_log_clear();
+}
+
+static int down_two(void **state)
+{
+	program_free(take_ptr(second));
+	return down(state);
+}
+
+static void run_two(struct infer_result ret[2])
+{
+	const struct infer_order orders[] = { { program, 5, 2, NULL, DEVICE_PING },
+		{ second, 1, 3, NULL, DEVICE_PONG } };
+
+	infer_checked_many(orders, 2, ret);
+}
+
+#define SUBMIT(cur, past, engine) \
+	"slice_input slice_output cur=" cur " set_csr past=" past " set_csr infer:x infer " engine \
+	" "
+#define RESETS "reset_input reset_output reset_input reset_output "
+
+static void infer_many__good__both_submitted_before_any_wait(void **state)
+{
+	struct infer_result r[2];
+
+	(void)state;
+	make_two();
+	run_two(r);
+	assert_int_equal(r[0].stage, INFER_DONE);
+	assert_int_equal(r[1].stage, INFER_DONE);
+	assert_string_equal(calls(),
+		SUBMIT("2", "7", "ping")
+			SUBMIT("3", "4", "pong") "wait run_status wait run_status " RESETS);
+	assert_memory_equal(program_output(program, 0), ((const float[]){ 2, 4, 6 }), 12);
+	assert_memory_equal(program_output(second, 0), ((const float[]){ 20, 40, 60 }), 12);
+}
+
+/* What was submitted is waited for and delivered, whatever the other came to. */
+static void infer_many__one_fails__the_other_is_delivered(void **state)
+{
+	static const struct {
+		const char *call;
+		unsigned nth, bad;
+		enum infer_stage stage;
+	} rows[] = {
+		{ "slice_input", 1, 0, INFER_NOT_SUBMITTED },
+		{ "infer", 1, 0, INFER_NOT_SUBMITTED },
+		{ "wait", 1, 0, INFER_SUBMITTED },
+		{ "slice_output", 2, 1, INFER_NOT_SUBMITTED },
+		{ "set_csr", 4, 1, INFER_NOT_SUBMITTED },
+		{ "infer", 2, 1, INFER_NOT_SUBMITTED },
+		{ "wait", 2, 1, INFER_SUBMITTED },
+	};
+
+	(void)state;
+	make_two();
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct infer_result r[2];
+		unsigned bad = rows[i].bad;
+
+		fake_log_clear();
+		fake_fail(rows[i].call, rows[i].nth, NPU_DEVICE_BUSY);
+		run_two(r);
+		assert_int_equal(r[bad].stage, rows[i].stage);
+		assert_int_equal(r[bad].code, NPU_DEVICE_BUSY);
+		assert_int_equal(r[!bad].stage, INFER_DONE);
+		assert_int_equal(device_in_flight(device), 0);
+		assert_int_equal(fake_count("wait"), rows[i].stage == INFER_NOT_SUBMITTED ? 1 : 2);
+		assert_int_equal(fake_count("reset_output"), 2);
+	}
+}
+
+static void infer_many__first_reaches_beyond_its_job__second_not_submitted(void **state)
+{
+	struct infer_result r[2];
+
+	(void)state;
+	make_two();
+	fake_fail("infer", 1, NPU_DEVICE_UNAVAILABLE);
+	run_two(r);
+	assert_int_equal(r[0].code, NPU_DEVICE_UNAVAILABLE);
+	assert_int_equal(r[1].stage, INFER_NOT_SUBMITTED);
+	assert_int_equal(r[1].code, NPU_DEVICE_BUSY);
+	assert_int_equal(fake_count("infer"), 1);
+	assert_int_equal(fake_count("wait"), 0);
+	assert_int_equal(device_in_flight(device), 0);
+}
+
+static void infer_many__second_reaches_beyond_its_job__first_is_still_waited_for(void **state)
+{
+	struct infer_result r[2];
+
+	(void)state;
+	make_two();
+	fake_fail("infer", 2, NPU_DEVICE_UNAVAILABLE);
+	run_two(r);
+	assert_int_equal(r[0].stage, INFER_DONE);
+	assert_int_equal(r[1].code, NPU_DEVICE_UNAVAILABLE);
+	assert_int_equal(fake_count("wait"), 1);
+	assert_int_equal(device_in_flight(device), 0);
+}
+
+/* Nothing goes to a second engine that the device was not told to have. */
+static void infer_many__parallel_off__second_refused(void **state)
+{
+	struct infer_result r[2];
+
+	(void)state;
+	make_two();
+	assert_int_equal(device_set_parallel(device, false), 0);
+	fake_log_clear();
+	run_two(r);
+	assert_int_equal(r[0].stage, INFER_DONE);
+	assert_int_equal(r[1].stage, INFER_NOT_SUBMITTED);
+	assert_int_equal(r[1].code, NPU_DEVICE_BUSY);
+	assert_int_equal(fake_count("infer"), 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -224,6 +354,15 @@ int main(void)
 		cmocka_unit_test_teardown(infer__ccu_exception__never_delivered, down),
 		cmocka_unit_test_teardown(infer__lengths_out_of_bounds__not_submitted, down),
 		cmocka_unit_test_teardown(infer__not_a_finite_number__refused, down),
+		cmocka_unit_test_teardown(infer_many__good__both_submitted_before_any_wait,
+			down_two),
+		cmocka_unit_test_teardown(infer_many__one_fails__the_other_is_delivered, down_two),
+		cmocka_unit_test_teardown(
+			infer_many__first_reaches_beyond_its_job__second_not_submitted, down_two),
+		cmocka_unit_test_teardown(
+			infer_many__second_reaches_beyond_its_job__first_is_still_waited_for,
+			down_two),
+		cmocka_unit_test_teardown(infer_many__parallel_off__second_refused, down_two),
 		cmocka_unit_test_teardown(program_new__no_buffer__error_and_nothing_left, down),
 	};
 

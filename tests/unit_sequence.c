@@ -32,7 +32,7 @@ static int up(void **state)
 	(void)state;
 	fake_reset();
 	if (manifest_parse(fake_manifest, strlen(fake_manifest), true, &manifest, &f) ||
-		device_open(&fake_ops, &params, &device) ||
+		device_open(&fake_pair_ops, &params, &device) ||
 		generation_open(device, manifest, NULL, 1, &g, &f) || sequence_open(g, &s))
 		return -1;
 	fake_log_clear();
@@ -106,10 +106,10 @@ static void feed__any_step_fails__rolled_back_to_the_committed_length(void **sta
 	for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
 		struct infer_result r;
 
-		fake_fail(rows[i].call, rows[i].nth, NPU_TIMEOUT);
+		fake_fail(rows[i].call, rows[i].nth, NPU_DEVICE_BUSY);
 		r = feed(2);
 		assert_int_equal(r.stage, rows[i].stage);
-		assert_int_equal(r.code, NPU_TIMEOUT);
+		assert_int_equal(r.code, NPU_DEVICE_BUSY);
 		check_lengths(3);
 	}
 	assert_int_equal(feed(4).stage, INFER_DONE);
@@ -193,6 +193,137 @@ static void open__allocate_fails_silently__not_expected(void **state)
 	assert_int_equal(sequence_open(g, &more), NPU_NOT_EXPECTED);
 }
 
+/* --- two in flight ---------------------------------------------------------------------------- */
+
+static struct sequence other;
+
+static void open_other(void)
+{
+	assert_int_equal(generation_set_parallel(g, true), NPU_SUCCESS);
+	assert_int_equal(g->n_lanes, 2);
+	assert_int_equal(sequence_open(g, &other), NPU_SUCCESS);
+	fake_log_clear();
+}
+
+static void feed_two(uint32_t n, uint32_t n_other, struct infer_result ret[2],
+	const float *logits[2])
+{
+	static const int32_t tokens[] = { 'a', 'b', 'c', 'd' };
+	const struct sequence_feed feeds[] = { { &s, tokens, n }, { &other, tokens, n_other } };
+
+	sequence_feed_many(g, feeds, 2, ret, logits);
+}
+
+/* Three tokens and four: 'a' + 3 and 'a' + 4 are next. Each apply stands right before its submit. */
+static void feed_many__good__each_its_logits_and_length(void **state)
+{
+	const float *logits[2];
+	struct infer_result r[2];
+
+	(void)state;
+	open_other();
+	feed_two(3, 4, r, logits);
+	assert_int_equal(r[0].stage, INFER_DONE);
+	assert_int_equal(r[1].stage, INFER_DONE);
+	assert_true(logits[0]['d'] == 1.0f && logits[1]['e'] == 1.0f);
+	assert_string_equal(calls(),
+		"kv_apply slice_input slice_output cur=3 set_csr past=3 set_csr infer:prefill "
+		"infer ping "
+		"kv_apply slice_input slice_output cur=4 set_csr past=4 set_csr infer:prefill "
+		"infer pong wait run_status wait run_status "
+		"reset_input reset_output reset_input reset_output "
+		"slice_output cur=3 set_csr past=3 set_csr infer:kv_update infer ping "
+		"slice_output cur=4 set_csr past=4 set_csr infer:kv_update infer pong "
+		"wait run_status wait run_status "
+		"reset_input reset_output reset_input reset_output ");
+	check_lengths(3);
+	assert_int_equal(other.committed, 4);
+	feed_two(1, 2, r, logits); /* decode and prefill */
+	assert_true(logits[0]['e'] == 1.0f && logits[1]['g'] == 1.0f);
+	assert_int_equal(device_kv_len(device, other.id), 6);
+	assert_int_equal(sequence_close(g, &other), NPU_SUCCESS);
+}
+
+/* Calls 1 and 2 are the two inferences', 3 and 4 kv_update's. */
+static void feed_many__one_fails__only_that_one_rolled_back(void **state)
+{
+	static const struct {
+		const char *call;
+		unsigned nth, bad;
+	} rows[] = {
+		{ "kv_apply", 1, 0 },
+		{ "infer", 1, 0 },
+		{ "wait", 1, 0 },
+		{ "infer", 3, 0 },
+		{ "wait", 3, 0 },
+		{ "kv_apply", 2, 1 },
+		{ "infer", 2, 1 },
+		{ "wait", 2, 1 },
+		{ "infer", 4, 1 },
+		{ "wait", 4, 1 },
+	};
+	uint32_t want[2] = { 0, 0 };
+
+	(void)state;
+	open_other();
+	for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+		bool apply = strcmp(rows[i].call, "kv_apply") == 0;
+		const float *logits[2];
+		struct infer_result r[2];
+
+		fake_log_clear();
+		fake_fail(rows[i].call, rows[i].nth, NPU_DEVICE_BUSY);
+		feed_two(1, 2, r, logits);
+		if (apply) /* only a bool: no reason, so it reaches all */
+			assert_int_equal(r[rows[i].bad].code, NPU_NOT_EXPECTED);
+		else
+			want[!rows[i].bad] += rows[i].bad ? 1 : 2;
+		assert_int_not_equal(r[rows[i].bad].stage, INFER_DONE);
+		check_lengths(want[0]);
+		assert_int_equal(other.committed, want[1]);
+		assert_int_equal(device_kv_len(device, other.id), want[1]);
+	}
+	assert_int_equal(sequence_close(g, &other), NPU_SUCCESS);
+}
+
+static void feed_many__failure_beyond_its_job__nothing_committed_nor_submitted_after_it(
+	void **state)
+{
+	const float *logits[2];
+	struct infer_result r[2];
+
+	(void)state;
+	open_other();
+	fake_fail("wait", 2, NPU_DEVICE_CRASH);
+	feed_two(3, 4, r, logits);
+	assert_int_equal(r[1].code, NPU_DEVICE_CRASH);
+	assert_int_equal(r[0].stage, INFER_NOT_SUBMITTED);
+	assert_int_equal(r[0].code, NPU_DEVICE_BUSY);
+	assert_int_equal(fake_count("infer"), 2);
+	check_lengths(0);
+	assert_int_equal(other.committed, 0);
+	assert_int_equal(sequence_close(g, &other), NPU_SUCCESS);
+}
+
+static void set_parallel__fails__one_lane_and_the_device_switched_back(void **state)
+{
+	(void)state;
+	fake_fail("create_output_buf", 2, NPU_MEMORY_ALLOCATION);
+	assert_int_equal(generation_set_parallel(g, true), NPU_MEMORY_ALLOCATION);
+	assert_int_equal(g->n_lanes, 1);
+	assert_string_equal(calls(),
+		"parallel status create_input_buf create_output_buf create_input_buf "
+		"create_output_buf destroy_input_buf destroy_input_buf destroy_output_buf "
+		"serial status ");
+	fake_fail("status", 1, NPU_MEMORY_ALLOCATION);
+	assert_int_equal(generation_set_parallel(g, true), NPU_MEMORY_ALLOCATION);
+	assert_int_equal(g->n_lanes, 1);
+	assert_int_equal(generation_set_parallel(g, true), NPU_SUCCESS);
+	assert_int_equal(generation_set_parallel(g, false), NPU_SUCCESS);
+	assert_int_equal(g->n_lanes, 1);
+	assert_int_equal(feed(3).stage, INFER_DONE);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, up, down)
 
 int main(void)
@@ -204,6 +335,10 @@ int main(void)
 		TEST(feed__output_refused__rolled_back),
 		TEST(feed__context_full__out_of_range),
 		TEST(feed__truncate_fails_silently__sequence_is_lost_and_freed),
+		TEST(feed_many__good__each_its_logits_and_length),
+		TEST(feed_many__one_fails__only_that_one_rolled_back),
+		TEST(feed_many__failure_beyond_its_job__nothing_committed_nor_submitted_after_it),
+		TEST(set_parallel__fails__one_lane_and_the_device_switched_back),
 		TEST(open__no_room__memory_allocation),
 		TEST(open__allocate_fails_silently__not_expected),
 	};

@@ -1,6 +1,6 @@
 /* Building: values are the graph's inputs and one output a node, in the order they come to be, so a
- * node can only read what exists before it. When all shapes are known, one arena holds every value.
- */
+ * node can only read what exists before it. When all shapes are known, a lane can be made: one
+ * arena with every value. Each inference has a lane of its own. */
 #include "core/sim/graph.h"
 
 #include <stdlib.h>
@@ -16,7 +16,8 @@ struct sim_graph {
 	size_t n_nodes;
 	struct graph_value **outputs;
 	size_t n_outputs;
-	float *arena;
+	size_t floats, row; /* of a lane */
+	struct lanes lanes;
 };
 
 static struct graph_value *find_value(const struct sim_graph *g, const char *name)
@@ -87,22 +88,49 @@ static enum npu_error bind_outputs(struct sim_graph *g, const struct sim_graph_d
 	return NPU_SUCCESS;
 }
 
-static enum npu_error make_arena(struct sim_graph *g)
-{
-	size_t total = 0;
+/* --- lanes ------------------------------------------------------------------------------------ */
 
-	for (size_t i = 0; i < g->n_values; i++)
-		if (__builtin_add_overflow(total,
-			    matrix_pad((size_t)tensor_elements(&g->values[i].shape)), &total))
-			return NPU_MEMORY_ALLOCATION;
-	g->arena = matrix_floats(total);
-	if (!g->arena)
-		return NPU_MEMORY_ALLOCATION;
-	total = 0;
+static void lane_free(struct graph_lane *lane)
+{
+	free(lane->arena);
+	free(lane->row);
+	free(lane);
+}
+
+static struct graph_lane *lane_new(const struct sim_graph *g)
+{
+	struct graph_lane *lane = calloc(1, sizeof(*lane));
+
+	if (!lane)
+		return NULL;
+	lane->arena = matrix_floats(g->floats);
+	lane->row = matrix_floats(g->row);
+	if (lane->arena && lane->row)
+		return lane;
+	lane_free(lane);
+	return NULL;
+}
+
+/* The first lane is made at load, so that one inference at a time needs no memory. */
+static enum npu_error make_first_lane(struct sim_graph *g)
+{
+	struct graph_lane *lane;
+
 	for (size_t i = 0; i < g->n_values; i++) {
-		g->values[i].data = g->arena + total;
-		total += matrix_pad((size_t)tensor_elements(&g->values[i].shape));
+		size_t n = matrix_pad((size_t)tensor_elements(&g->values[i].shape));
+
+		g->values[i].at = g->floats;
+		if (__builtin_add_overflow(g->floats, n, &g->floats))
+			return NPU_MEMORY_ALLOCATION;
 	}
+	g->row = MATRIX_BLOCK;
+	for (size_t i = 0; i < g->n_nodes; i++)
+		if (matrix_pad(g->nodes[i].cols) > g->row)
+			g->row = matrix_pad(g->nodes[i].cols);
+	lane = lane_new(g);
+	if (!lane)
+		return NPU_MEMORY_ALLOCATION;
+	lanes_give(&g->lanes, &lane->link);
 	return NPU_SUCCESS;
 }
 
@@ -123,7 +151,7 @@ static enum npu_error build(struct sim_graph *g, const struct sim_graph_desc *de
 		code = add_node(g, &desc->nodes[i], weights);
 	if (code == NPU_SUCCESS)
 		code = bind_outputs(g, desc);
-	return code == NPU_SUCCESS ? make_arena(g) : code;
+	return code == NPU_SUCCESS ? make_first_lane(g) : code;
 }
 
 enum npu_error sim_graph_new(const struct sim_graph_desc *desc, const struct safetensors *weights,
@@ -135,6 +163,7 @@ enum npu_error sim_graph_new(const struct sim_graph_desc *desc, const struct saf
 	if (!g)
 		return NPU_MEMORY_ALLOCATION;
 	g->kernels = kernels;
+	lanes_init(&g->lanes);
 	code = build(g, desc, weights);
 	if (code != NPU_SUCCESS) {
 		sim_graph_free(g);
@@ -156,7 +185,9 @@ void sim_graph_free(struct sim_graph *g)
 	free(g->nodes);
 	free(g->values);
 	free(g->outputs);
-	free(g->arena);
+	for (struct lane *lane; (lane = lanes_take(&g->lanes));)
+		lane_free((struct graph_lane *)lane);
+	lanes_done(&g->lanes);
 	free(g);
 }
 
@@ -165,12 +196,26 @@ static size_t value_bytes(const struct graph_value *v)
 	return (size_t)tensor_bytes(&v->shape);
 }
 
-void sim_graph_run(struct sim_graph *g, const void *const *inputs, void *const *outputs)
+static void run_in(const struct sim_graph *g, const struct graph_lane *lane,
+	const void *const *inputs, void *const *outputs)
 {
 	for (size_t i = 0; i < g->n_inputs; i++)
-		memcpy(g->values[i].data, inputs[i], value_bytes(&g->values[i]));
+		memcpy(graph_data(&g->values[i], lane), inputs[i], value_bytes(&g->values[i]));
 	for (size_t i = 0; i < g->n_nodes; i++)
-		g->nodes[i].op->run(&g->nodes[i], g->kernels);
+		g->nodes[i].op->run(&g->nodes[i], g->kernels, lane);
 	for (size_t i = 0; i < g->n_outputs; i++)
-		memcpy(outputs[i], g->outputs[i]->data, value_bytes(g->outputs[i]));
+		memcpy(outputs[i], graph_data(g->outputs[i], lane), value_bytes(g->outputs[i]));
+}
+
+enum npu_error sim_graph_run(struct sim_graph *g, const void *const *inputs, void *const *outputs)
+{
+	struct graph_lane *lane = (struct graph_lane *)lanes_take(&g->lanes);
+
+	if (!lane)
+		lane = lane_new(g);
+	if (!lane)
+		return NPU_MEMORY_ALLOCATION;
+	run_in(g, lane, inputs, outputs);
+	lanes_give(&g->lanes, &lane->link);
+	return NPU_SUCCESS;
 }

@@ -9,7 +9,8 @@
  *   softmax    input            along the last axis
  *   layernorm  input, weight, bias [last axis], eps
  *
- * Shapes are checked and all memory is made at load; running allocates nothing and cannot fail. */
+ * Shapes are checked and all memory is made at load; running allocates
+ * nothing and cannot fail, except that it makes memory when more run at once than ever before. */
 #ifndef NPUFS_CORE_SIM_GRAPH_H
 #define NPUFS_CORE_SIM_GRAPH_H
 
@@ -25,7 +26,8 @@ enum npu_error sim_graph_new(const struct sim_graph_desc *desc, const struct saf
 	const struct kernels *kernels, struct sim_graph **ret);
 void sim_graph_free(struct sim_graph *g); /* NULL is fine */
 
-/* inputs[i], outputs[i]: whole tensors in the description's order, aligned for float. */
-void sim_graph_run(struct sim_graph *g, const void *const *inputs, void *const *outputs);
+/* inputs[i], outputs[i]: whole tensors in the description's order, aligned for float. Several
+ * threads may run a graph. */
+enum npu_error sim_graph_run(struct sim_graph *g, const void *const *inputs, void *const *outputs);
 
 #endif

@@ -33,10 +33,12 @@ static enum npu_error check_linear(struct graph_node *n, const struct sim_node *
 	return code;
 }
 
-static void run_linear(const struct graph_node *n, const struct kernels *k)
+static void run_linear(const struct graph_node *n, const struct kernels *k,
+	const struct graph_lane *lane)
 {
 	const struct matrix *m = &n->weight;
-	struct rows x = { n->input->data, n->cols }, y = { n->output->data, m->rows };
+	struct rows x = { graph_data(n->input, lane), n->cols };
+	struct rows y = { graph_data(n->output, lane), m->rows };
 
 	for (size_t r = 0; r < n->rows; r++)
 		for (size_t i = 0; i < m->rows; i++)
@@ -77,23 +79,31 @@ static enum npu_error check_binary(struct graph_node *n, const struct sim_node *
 	return NPU_SUCCESS;
 }
 
-static float operand(const struct graph_node *n, size_t i)
+static float operand(const struct graph_node *n, const struct graph_lane *lane, size_t i)
 {
-	return n->other ? n->other->data[i] : n->vector[i % n->vector_length];
+	return n->other ? graph_data(n->other, lane)[i] : n->vector[i % n->vector_length];
 }
 
-static void run_add(const struct graph_node *n, const struct kernels *k)
+static void run_add(const struct graph_node *n, const struct kernels *k,
+	const struct graph_lane *lane)
 {
+	const float *x = graph_data(n->input, lane);
+	float *y = graph_data(n->output, lane);
+
 	(void)k;
 	for (size_t i = 0; i < elements(n); i++)
-		n->output->data[i] = n->input->data[i] + operand(n, i);
+		y[i] = x[i] + operand(n, lane, i);
 }
 
-static void run_mul(const struct graph_node *n, const struct kernels *k)
+static void run_mul(const struct graph_node *n, const struct kernels *k,
+	const struct graph_lane *lane)
 {
+	const float *x = graph_data(n->input, lane);
+	float *y = graph_data(n->output, lane);
+
 	(void)k;
 	for (size_t i = 0; i < elements(n); i++)
-		n->output->data[i] = n->input->data[i] * operand(n, i);
+		y[i] = x[i] * operand(n, lane, i);
 }
 
 /* --- each element ----------------------------------------------------------------------------- */
@@ -107,10 +117,13 @@ static enum npu_error check_shapeless(struct graph_node *n, const struct sim_nod
 	return NPU_SUCCESS;
 }
 
-static void each(const struct graph_node *n, float (*f)(float))
+static void each(const struct graph_node *n, const struct graph_lane *lane, float (*f)(float))
 {
+	const float *x = graph_data(n->input, lane);
+	float *y = graph_data(n->output, lane);
+
 	for (size_t i = 0; i < elements(n); i++)
-		n->output->data[i] = f(n->input->data[i]);
+		y[i] = f(x[i]);
 }
 
 /* Written so that NaN stays NaN. */
@@ -129,50 +142,49 @@ static float sigmoid(float x)
 	return 1.0f / (1.0f + expf(-x));
 }
 
-static void run_relu(const struct graph_node *n, const struct kernels *k)
+static void run_relu(const struct graph_node *n, const struct kernels *k,
+	const struct graph_lane *lane)
 {
 	(void)k;
-	each(n, relu);
+	each(n, lane, relu);
 }
 
-static void run_gelu(const struct graph_node *n, const struct kernels *k)
+static void run_gelu(const struct graph_node *n, const struct kernels *k,
+	const struct graph_lane *lane)
 {
 	(void)k;
-	each(n, gelu);
+	each(n, lane, gelu);
 }
 
-static void run_sigmoid(const struct graph_node *n, const struct kernels *k)
+static void run_sigmoid(const struct graph_node *n, const struct kernels *k,
+	const struct graph_lane *lane)
 {
 	(void)k;
-	each(n, sigmoid);
+	each(n, lane, sigmoid);
 }
 
-static void run_tanh(const struct graph_node *n, const struct kernels *k)
+static void run_tanh(const struct graph_node *n, const struct kernels *k,
+	const struct graph_lane *lane)
 {
 	(void)k;
-	each(n, tanhf);
+	each(n, lane, tanhf);
 }
 
 /* --- along the last axis ---------------------------------------------------------------------- */
 
-/* The kernel wants a padded row; a scratch row is made for it. */
-static enum npu_error check_softmax(struct graph_node *n, const struct sim_node *desc,
-	const struct safetensors *weights)
+static void run_softmax(const struct graph_node *n, const struct kernels *k,
+	const struct graph_lane *lane)
 {
-	(void)desc;
-	(void)weights;
-	n->vector = matrix_floats(matrix_pad(n->cols));
-	return n->vector ? NPU_SUCCESS : NPU_MEMORY_ALLOCATION;
-}
-
-static void run_softmax(const struct graph_node *n, const struct kernels *k)
-{
+	const float *x = graph_data(n->input, lane);
+	float *y = graph_data(n->output, lane);
 	size_t bytes = n->cols * sizeof(float);
 
+	/* The kernel wants a padded row. */
+	memset(lane->row, 0, matrix_pad(n->cols) * sizeof(float));
 	for (size_t r = 0; r < n->rows; r++) {
-		memcpy(n->vector, n->input->data + r * n->cols, bytes);
-		k->softmax(n->vector, n->cols);
-		memcpy(n->output->data + r * n->cols, n->vector, bytes);
+		memcpy(lane->row, x + r * n->cols, bytes);
+		k->softmax(lane->row, n->cols);
+		memcpy(y + r * n->cols, lane->row, bytes);
 	}
 }
 
@@ -190,12 +202,13 @@ static enum npu_error check_layernorm(struct graph_node *n, const struct sim_nod
 	return code;
 }
 
-static void run_layernorm(const struct graph_node *n, const struct kernels *k)
+static void run_layernorm(const struct graph_node *n, const struct kernels *k,
+	const struct graph_lane *lane)
 {
 	(void)k;
 	for (size_t r = 0; r < n->rows; r++) {
-		const float *x = n->input->data + r * n->cols;
-		float *y = n->output->data + r * n->cols;
+		const float *x = graph_data(n->input, lane) + r * n->cols;
+		float *y = graph_data(n->output, lane) + r * n->cols;
 		double mean = 0, variance = 0;
 		float scale;
 
@@ -219,7 +232,7 @@ static const struct graph_op ops[] = {
 	{ "gelu", .check = check_shapeless, .run = run_gelu },
 	{ "sigmoid", .check = check_shapeless, .run = run_sigmoid },
 	{ "tanh", .check = check_shapeless, .run = run_tanh },
-	{ "softmax", .check = check_softmax, .run = run_softmax },
+	{ "softmax", .check = check_shapeless, .run = run_softmax },
 	{ "layernorm", .weight = true, .bias = true, .eps = true, .check = check_layernorm,
 		.run = run_layernorm },
 };

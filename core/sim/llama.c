@@ -29,7 +29,8 @@ struct llama_kv {
 };
 
 struct step {
-	struct llama *l;
+	const struct llama *l;
+	struct llama_lane *lane;
 	struct llama_kv *kv;
 	uint32_t n, past;
 	float *logits;
@@ -52,19 +53,20 @@ static size_t head_at(const struct llama *l, uint32_t layer, uint32_t kv_head)
 }
 
 /* y (+)= m x for this member's rows of m. */
-static void multiply(const struct llama *l, unsigned member, const struct matrix *m, struct rows x,
+static void multiply(const struct step *st, unsigned member, const struct matrix *m, struct rows x,
 	struct rows y, uint32_t n, bool add)
 {
 	uint32_t first, last;
 
-	pool_share(l->pool, member, matrix_blocks(m), &first, &last);
-	l->kernels->matmul(m, x, y, n, first, last, add);
+	pool_share(st->lane->pool, member, matrix_blocks(m), &first, &last);
+	st->l->kernels->matmul(m, x, y, n, first, last, add);
 }
 
-static struct rows normalise(const struct llama *l, unsigned member, struct rows x, uint32_t n,
+static struct rows normalise(const struct step *st, unsigned member, struct rows x, uint32_t n,
 	const float *weight)
 {
-	struct rows out = l->s.norm[member];
+	const struct llama *l = st->l;
+	struct rows out = st->lane->s.norm[member];
 
 	for (uint32_t t = 0; t < n; t++)
 		l->kernels->rmsnorm(out.at + t * out.stride, x.at + t * x.stride, weight, l->c.dim,
@@ -97,7 +99,7 @@ static void attend_head(const struct step *st, unsigned member, uint32_t layer, 
 	uint32_t first)
 {
 	const struct llama *l = st->l;
-	const struct llama_scratch *s = &l->s;
+	const struct llama_scratch *s = &st->lane->s;
 	uint32_t hd = l->head_dim, group = l->c.n_heads / l->c.n_kv_heads;
 	float *keys = st->kv->keys + head_at(l, layer, kv_head);
 	float *values = st->kv->values + head_at(l, layer, kv_head);
@@ -125,40 +127,40 @@ static void attention(const struct step *st, unsigned member, uint32_t layer, ui
 {
 	const struct llama *l = st->l;
 	const struct llama_layer *w = &l->layers[layer];
-	const struct llama_scratch *s = &l->s;
-	struct rows norm = normalise(l, member, s->x, st->n, w->input_norm);
+	const struct llama_scratch *s = &st->lane->s;
+	struct rows norm = normalise(st, member, s->x, st->n, w->input_norm);
 	uint32_t head, last;
 
-	multiply(l, member, &w->q, from(norm, first), from(s->q, first), st->n - first, false);
-	multiply(l, member, &w->k, norm, s->k, st->n, false);
-	multiply(l, member, &w->v, norm, s->v, st->n, false);
-	pool_barrier(l->pool);
-	pool_share(l->pool, member, l->c.n_kv_heads, &head, &last);
+	multiply(st, member, &w->q, from(norm, first), from(s->q, first), st->n - first, false);
+	multiply(st, member, &w->k, norm, s->k, st->n, false);
+	multiply(st, member, &w->v, norm, s->v, st->n, false);
+	pool_barrier(st->lane->pool);
+	pool_share(st->lane->pool, member, l->c.n_kv_heads, &head, &last);
 	for (; head < last; head++)
 		attend_head(st, member, layer, head, first);
-	pool_barrier(l->pool);
-	multiply(l, member, &w->o, from(s->mixed, first), from(s->x, first), st->n - first, true);
-	pool_barrier(l->pool);
+	pool_barrier(st->lane->pool);
+	multiply(st, member, &w->o, from(s->mixed, first), from(s->x, first), st->n - first, true);
+	pool_barrier(st->lane->pool);
 }
 
 static void mlp(const struct step *st, unsigned member, uint32_t layer, uint32_t first)
 {
 	const struct llama *l = st->l;
 	const struct llama_layer *w = &l->layers[layer];
-	struct rows x = from(l->s.x, first), gate = l->s.gate, up = l->s.up;
+	struct rows x = from(st->lane->s.x, first), gate = st->lane->s.gate, up = st->lane->s.up;
 	uint32_t n = st->n - first, block, last;
-	struct rows norm = normalise(l, member, x, n, w->post_norm);
+	struct rows norm = normalise(st, member, x, n, w->post_norm);
 
-	multiply(l, member, &w->gate, norm, gate, n, false);
-	multiply(l, member, &w->up, norm, up, n, false);
-	pool_share(l->pool, member, matrix_blocks(&w->gate), &block, &last);
+	multiply(st, member, &w->gate, norm, gate, n, false);
+	multiply(st, member, &w->up, norm, up, n, false);
+	pool_share(st->lane->pool, member, matrix_blocks(&w->gate), &block, &last);
 	for (uint32_t t = 0; t < n; t++)
 		l->kernels->swiglu(gate.at + t * gate.stride + block * MATRIX_BLOCK,
 			up.at + t * up.stride + block * MATRIX_BLOCK,
 			(size_t)(last - block) * MATRIX_BLOCK);
-	pool_barrier(l->pool);
-	multiply(l, member, &w->down, gate, x, n, true);
-	pool_barrier(l->pool);
+	pool_barrier(st->lane->pool);
+	multiply(st, member, &w->down, gate, x, n, true);
+	pool_barrier(st->lane->pool);
 }
 
 static void run_step(void *arg, unsigned member)
@@ -166,7 +168,7 @@ static void run_step(void *arg, unsigned member)
 	const struct step *st = arg;
 	const struct llama *l = st->l;
 	const struct matrix *head = l->c.tied_embeddings ? &l->embed : &l->head;
-	struct rows last = from(l->s.x, st->n - 1), logits = { st->logits, l->c.vocab_size };
+	struct rows last = from(st->lane->s.x, st->n - 1), logits = { st->logits, l->c.vocab_size };
 
 	for (uint32_t layer = 0; layer < l->c.n_layers; layer++) {
 		uint32_t first = layer + 1 < l->c.n_layers ? 0 : st->n - 1;
@@ -174,22 +176,30 @@ static void run_step(void *arg, unsigned member)
 		attention(st, member, layer, first);
 		mlp(st, member, layer, first);
 	}
-	multiply(l, member, head, normalise(l, member, last, 1, l->norm), logits, 1, false);
+	multiply(st, member, head, normalise(st, member, last, 1, l->norm), logits, 1, false);
 }
 
 enum npu_error llama_forward(struct llama *l, struct llama_kv *kv, const int32_t *tokens,
 	uint32_t n, uint32_t past, float *logits)
 {
-	struct step st = { l, kv, n, past, logits };
+	struct llama_lane *lane;
+	struct step st;
 
 	if (n < 1 || n > l->c.ubatch || past > l->c.max_seq_len - n)
 		return NPU_INVALID_VALUE;
 	for (uint32_t t = 0; t < n; t++)
 		if (tokens[t] < 0 || (uint32_t)tokens[t] >= l->c.vocab_size)
 			return NPU_INVALID_VALUE;
+	lane = (struct llama_lane *)lanes_take(&l->lanes);
+	if (!lane)
+		lane = llama_lane_new(l);
+	if (!lane)
+		return NPU_MEMORY_ALLOCATION;
+	st = (struct step){ l, lane, kv, n, past, logits };
 	for (uint32_t t = 0; t < n; t++)
-		matrix_row(&l->embed, (uint32_t)tokens[t], l->s.x.at + t * l->s.x.stride);
-	pool_run(l->pool, run_step, &st);
+		matrix_row(&l->embed, (uint32_t)tokens[t], lane->s.x.at + t * lane->s.x.stride);
+	pool_run(lane->pool, run_step, &st);
+	lanes_give(&l->lanes, &lane->link);
 	return NPU_SUCCESS;
 }
 

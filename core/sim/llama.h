@@ -7,7 +7,8 @@
  *   model.layers.N.  input_layernorm.weight, post_attention_layernorm.weight [dim]
  *                    self_attn.{q,k,v,o}_proj.weight  mlp.{gate,up,down}_proj.weight
  *
- * One thread uses a model at a time (it may itself use several to compute). */
+ * Several threads may use a model at a time, each with a sequence of its own (and each may itself
+ * use several to compute). */
 #ifndef NPUFS_CORE_SIM_LLAMA_H
 #define NPUFS_CORE_SIM_LLAMA_H
 
@@ -42,7 +43,9 @@ const struct llama_config *llama_config(const struct llama *l);
 struct llama_kv *llama_kv_new(const struct llama *l); /* NULL: no memory */
 void llama_kv_free(struct llama_kv *kv);              /* NULL is fine */
 
-/* Compute the n tokens (1..ubatch) at positions past.. of the sequence, whose earlier positions
+/* NPU_MEMORY_ALLOCATION only when more compute at once than ever before.
+ *
+ * Compute the n tokens (1..ubatch) at positions past.. of the sequence, whose earlier positions
  * must have been computed; past + n <= max_seq_len. Their keys and values go into `kv`; `logits`
  * gets vocab_size floats for the last. NPU_INVALID_VALUE, and nothing changed, for a token outside
  * the vocabulary. */

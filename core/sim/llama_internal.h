@@ -2,6 +2,7 @@
 #ifndef NPUFS_CORE_SIM_LLAMA_INTERNAL_H
 #define NPUFS_CORE_SIM_LLAMA_INTERNAL_H
 
+#include "core/sim/lanes.h"
 #include "core/sim/llama.h"
 #include "core/sim/pool.h"
 
@@ -19,16 +20,25 @@ struct llama_scratch {
 	float *scores[POOL_MAX];    /* each member's own, for max_seq_len positions */
 };
 
+/* What one inference computes with. */
+struct llama_lane {
+	struct lane link;
+	struct pool *pool;
+	struct llama_scratch s;
+};
+
 struct llama {
 	struct llama_config c;
 	uint32_t head_dim;
+	unsigned threads;
 	const struct kernels *kernels;
-	struct pool *pool;
+	struct lanes lanes;
 	struct llama_layer *layers;
 	struct matrix embed, head; /* head is empty when tied */
 	float *norm;
 	float *turns; /* for each position head_dim / 2 cosines, then head_dim / 2 sines */
-	struct llama_scratch s;
 };
+
+struct llama_lane *llama_lane_new(const struct llama *l); /* NULL: no memory, or no threads */
 
 #endif

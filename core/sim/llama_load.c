@@ -128,20 +128,61 @@ static bool batch_rows(const struct llama *l, uint32_t values, struct rows *ret)
 	return ret->at != NULL;
 }
 
-static bool make_scratch(struct llama *l)
+static bool make_scratch(const struct llama *l, struct llama_lane *lane)
 {
-	struct llama_scratch *s = &l->s;
+	struct llama_scratch *s = &lane->s;
 	uint32_t heads = width(l, HEADS), kv_heads = width(l, KV_HEADS);
 	bool ok = batch_rows(l, l->c.dim, &s->x) && batch_rows(l, heads, &s->q) &&
 		batch_rows(l, kv_heads, &s->k) && batch_rows(l, kv_heads, &s->v) &&
 		batch_rows(l, heads, &s->mixed) && batch_rows(l, l->c.hidden_dim, &s->gate) &&
 		batch_rows(l, l->c.hidden_dim, &s->up);
 
-	for (unsigned m = 0; ok && m < pool_members(l->pool); m++) {
+	for (unsigned m = 0; ok && m < pool_members(lane->pool); m++) {
 		s->scores[m] = matrix_floats(matrix_pad(l->c.max_seq_len));
 		ok = s->scores[m] && batch_rows(l, l->c.dim, &s->norm[m]);
 	}
 	return ok;
+}
+
+static void free_scratch(struct llama_scratch *s)
+{
+	struct rows *const all[] = { &s->x, &s->q, &s->k, &s->v, &s->mixed, &s->gate, &s->up };
+
+	for (size_t i = 0; i < ARRAY_SIZE(all); i++)
+		free(all[i]->at);
+	for (size_t m = 0; m < POOL_MAX; m++) {
+		free(s->norm[m].at);
+		free(s->scores[m]);
+	}
+}
+
+static void lane_free(struct llama_lane *lane)
+{
+	pool_free(lane->pool);
+	free_scratch(&lane->s);
+	free(lane);
+}
+
+struct llama_lane *llama_lane_new(const struct llama *l)
+{
+	struct llama_lane *lane = calloc(1, sizeof(*lane));
+
+	if (!lane)
+		return NULL;
+	if (pool_new(l->threads, &lane->pool) == 0 && make_scratch(l, lane))
+		return lane;
+	lane_free(lane);
+	return NULL;
+}
+
+/* Made at load, so that one inference at a time needs no memory. */
+static bool make_first_lane(struct llama *l)
+{
+	struct llama_lane *lane = llama_lane_new(l);
+
+	if (lane)
+		lanes_give(&l->lanes, &lane->link);
+	return lane != NULL;
 }
 
 static bool make_turns(struct llama *l)
@@ -176,12 +217,12 @@ enum npu_error llama_new(const struct llama_config *c, const struct safetensors 
 		return NPU_MEMORY_ALLOCATION;
 	l->c = *c;
 	l->head_dim = c->dim / c->n_heads;
+	l->threads = threads;
 	l->kernels = kernels;
+	lanes_init(&l->lanes);
 	l->layers = calloc(c->n_layers, sizeof(*l->layers));
 	code = l->layers ? load_weights(l, weights) : NPU_MEMORY_ALLOCATION;
-	if (code == NPU_SUCCESS && pool_new(threads, &l->pool) < 0)
-		code = NPU_MEMORY_ALLOCATION;
-	if (code == NPU_SUCCESS && !(make_scratch(l) && make_turns(l)))
+	if (code == NPU_SUCCESS && !(make_first_lane(l) && make_turns(l)))
 		code = NPU_MEMORY_ALLOCATION;
 	if (code != NPU_SUCCESS) {
 		llama_free(l);
@@ -191,23 +232,13 @@ enum npu_error llama_new(const struct llama_config *c, const struct safetensors 
 	return NPU_SUCCESS;
 }
 
-static void free_scratch(struct llama_scratch *s)
-{
-	struct rows *const all[] = { &s->x, &s->q, &s->k, &s->v, &s->mixed, &s->gate, &s->up };
-
-	for (size_t i = 0; i < ARRAY_SIZE(all); i++)
-		free(all[i]->at);
-	for (size_t m = 0; m < POOL_MAX; m++) {
-		free(s->norm[m].at);
-		free(s->scores[m]);
-	}
-}
-
 void llama_free(struct llama *l)
 {
 	if (!l)
 		return;
-	pool_free(l->pool);
+	for (struct lane *lane; (lane = lanes_take(&l->lanes));)
+		lane_free((struct llama_lane *)lane);
+	lanes_done(&l->lanes);
 	for (uint32_t i = 0; l->layers && i < l->c.n_layers; i++) {
 		for (size_t m = 0; m < ARRAY_SIZE(layer_matrices); m++)
 			matrix_done(member_of(&l->layers[i], layer_matrices[m].member));
@@ -219,6 +250,5 @@ void llama_free(struct llama *l)
 	matrix_done(&l->head);
 	free(l->norm);
 	free(l->turns);
-	free_scratch(&l->s);
 	free(l);
 }
