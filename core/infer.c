@@ -204,7 +204,7 @@ void infer_checked_many(const struct infer_order *orders, size_t n, struct infer
 	for (size_t i = 0; i < n; i++) {
 		ret[i] = spoiled ? result(INFER_NOT_SUBMITTED, NPU_DEVICE_BUSY, "submitting")
 				 : submit(&orders[i]);
-		spoiled |= npu_error_row(ret[i].code)->taints > NPU_TAINTS_FEATURE;
+		spoiled |= npu_error_reaches_further(ret[i].code);
 	}
 	for (size_t i = 0; i < n; i++)
 		if (ret[i].stage == INFER_SUBMITTED)

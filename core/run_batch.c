@@ -225,7 +225,7 @@ static enum step read_lines(struct run_batch *b, struct buf *piece, struct step_
 /* The same rule as for a job by itself. */
 static bool reaches_further(const struct fault *why)
 {
-	return why->device && npu_error_row(why->device)->taints > NPU_TAINTS_FEATURE;
+	return npu_error_reaches_further(why->device);
 }
 
 static enum step end_line(struct run_batch *b)

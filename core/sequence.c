@@ -81,7 +81,7 @@ static void settle(struct generation *g, const struct passage *p, struct infer_r
 static bool reaches_all(const struct infer_result *r, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
-		if (npu_error_row(r[i].code)->taints > NPU_TAINTS_FEATURE &&
+		if (npu_error_reaches_further(r[i].code) &&
 			r[i].stage != INFER_NOT_FINITE)
 			return true;
 	return false;
