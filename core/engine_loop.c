@@ -13,7 +13,7 @@ static bool wait_for_work(struct engine *e)
 	bool go_on;
 
 	lock_take(&e->lock);
-	while (!e->stopping && !e->n_active && !e->queued) {
+	while (!e->stopping && !e->n_active && !e->queued && !sessions_has_removed(e->sessions)) {
 		if (e->draining)
 			lock_cond_signal(&e->idle);
 		lock_cond_wait(&e->work, &e->lock);
@@ -123,6 +123,7 @@ void *engine_main(void *engine)
 
 	engine_open(e);
 	while (wait_for_work(e)) {
+		sessions_free_removed(e->sessions, e->generation);
 		fill(e);
 		engine_step_all(e);
 	}

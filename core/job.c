@@ -408,6 +408,20 @@ static void fail_ending(struct job_ending *end, int err)
 	end->output_sha256[0] = '\0';
 }
 
+void job_on_settled(struct job *j, void (*settled)(void *context, struct job *j, bool done),
+	void *context)
+{
+	j->settled = settled;
+	j->settled_context = context;
+}
+
+static void settle(struct job *j, bool done)
+{
+	lock_assert_none();
+	if (j->settled)
+		j->settled(j->settled_context, j, done);
+}
+
 bool job_end(struct job *j, enum job_state state, const struct job_outcome *outcome,
 	const struct fault *why)
 {
@@ -427,6 +441,7 @@ bool job_end(struct job *j, enum job_state state, const struct job_outcome *outc
 		fail_ending(&end, err);
 		job_store_end(j, &end); /* a head may still fit */
 	}
+	settle(j, end.state == JOB_DONE);
 	publish(j, &end, !err);
 	return true;
 }
@@ -441,6 +456,7 @@ bool job_leave(struct job *j, const struct fault *why)
 	end.ended_mono = clock_mono();
 	end.fault = keep_fault(why);
 	finish_digest(j, &end);
+	settle(j, false);
 	publish(j, &end, false);
 	return true;
 }

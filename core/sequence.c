@@ -24,10 +24,11 @@ enum npu_error sequence_close(struct generation *g, struct sequence *s)
 	return s->lost ? NPU_SUCCESS : device_kv_free(g->device, s->id);
 }
 
-/* After a failure the KV is unknown: the committed length again, or nothing. */
-static void roll_back(struct generation *g, struct sequence *s)
+void sequence_cut(struct generation *g, struct sequence *s, uint32_t len)
 {
-	if (device_kv_truncate(g->device, s->id, (int32_t)s->committed) == NPU_SUCCESS)
+	assert(!s->lost && len <= s->committed);
+	s->committed = len;
+	if (device_kv_truncate(g->device, s->id, (int32_t)len) == NPU_SUCCESS)
 		return;
 	device_kv_free(g->device, s->id);
 	s->lost = true;
@@ -61,7 +62,7 @@ struct infer_result sequence_run(struct generation *g, struct sequence *s, struc
 	if (r.stage == INFER_DONE)
 		s->committed += cur;
 	else
-		roll_back(g, s);
+		sequence_cut(g, s, s->committed); /* after a failure the KV is unknown */
 	return r;
 }
 

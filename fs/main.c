@@ -211,6 +211,11 @@ static int start_engine(struct npufs *fs, const struct device_ops *ops)
 		.output_bytes = o->output_size,
 		.batch_bytes = o->batch_size,
 		.file_bytes = o->batch_size,
+		.sessions = {
+			.all = o->sessions,
+			.user = o->user_sessions,
+			.idle_ns = (int64_t)o->session_idle_us * 1000,
+		},
 	};
 	const struct jobdir_limits limits = {
 		.files = o->max_files,
@@ -325,6 +330,8 @@ static void serve(struct npufs *fs)
 		if (woken) {
 			woken = 0;
 			jobdir_tidy(fs->jobs);
+			if (sessions_tidy(engine_sessions(fs->engine)))
+				engine_wake(fs->engine);
 		}
 		if (n == -EINTR)
 			continue;
