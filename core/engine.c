@@ -224,9 +224,13 @@ static int enqueue_locked(struct engine *e, struct job *j, const struct job_orde
 }
 
 /* However a job ends, this is where its session learns of it. */
-static void settle_session(void *sessions, struct job *j, bool done)
+static void settle_session(void *engine, struct job *j, bool done)
 {
-	sessions_settle(sessions, job_order(j)->session, job_id(j), done);
+	struct engine *e = engine;
+
+	sessions_settle(e->sessions, job_order(j)->session, job_id(j), done);
+	if (sessions_has_removed(e->sessions))
+		engine_wake(e);
 }
 
 static int take_session(struct engine *e, struct job *j, const struct job_order *order,
@@ -235,7 +239,7 @@ static int take_session(struct engine *e, struct job *j, const struct job_order 
 	int err = sessions_claim(e->sessions, job_uid(j), job_id(j), order, f);
 
 	if (!err)
-		job_on_settled(j, settle_session, e->sessions);
+		job_on_settled(j, settle_session, e);
 	return err;
 }
 

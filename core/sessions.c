@@ -1,18 +1,4 @@
-/* A session is in use while a job has its claim or a run of it is on the device. The two end apart: a
- * job that is cancelled or past its deadline has ended while its run may still be on the device.
- *
- *   claimed  running
- *   no       no       idle: trimmed, removed, claimed by the next job
- *   yes      no       its job waits, or has left the device and is being kept
- *   yes      yes      its job runs
- *   no       yes      its job has ended; the run leaves at its next turn
- *
- * How a job ends is decided after its run has left (its result is stored then), so a run offers its
- * tokens and the decision takes them or drops them. The KV is not touched by that: what it has too
- * much is cut when it is taken next (sessions_take_kv).
- *
- * Whoever has KV on the device is freed by the engine's thread only: it alone may use a session of
- * which it has seen that, without the lock. */
+/* The table of sessions: who has which, and what the end of a job leaves. */
 #include "core/sessions.h"
 
 #include <errno.h>
@@ -20,45 +6,7 @@
 #include <string.h>
 
 #include "core/clock.h"
-#include "core/lock.h"
-#include "core/mem.h"
-#include "core/metrics.h"
-
-struct tokens {
-	int32_t *ids; /* NULL when there are none */
-	uint32_t n;
-};
-
-struct session {
-	/* fixed */
-	uint64_t id;
-	char name[SESSION_NAME_SIZE];
-	uint32_t uid, gid;
-	/* by the table's lock */
-	struct session *next;
-	struct tokens tokens;  /* not changed while it runs */
-	struct tokens offered; /* by the run of the claim's job */
-	char model_sha256[SHA256_HEX_SIZE], offered_sha256[SHA256_HEX_SIZE];
-	int model, claimed_model;
-	uint32_t limit, offered_limit;
-	uint64_t claim; /* the job; 0 none */
-	bool running;
-	bool fresh;   /* made by a job, and none has ended well */
-	int64_t used; /* monotonic ns */
-	int64_t changed;
-	uint64_t generation; /* whose device has `kv`; 0 none; set by the engine's thread */
-	struct sequence kv;  /* the engine's thread's */
-};
-
-struct sessions {
-	struct sessions_limits limits; /* fixed */
-	struct lock lock;
-	/* by lock */
-	struct session *first, **end; /* in the order of their ids */
-	struct session *removed;      /* their KV is to be freed */
-	size_t count;
-	uint64_t next_id;
-};
+#include "core/sessions_impl.h"
 
 bool session_name_valid(const char *name)
 {
@@ -84,16 +32,16 @@ int sessions_new(const struct sessions_limits *limits, struct sessions **ret)
 	return 0;
 }
 
-static void drop_tokens(struct tokens *k)
+void sessions_drop_tokens(struct tokens *k)
 {
 	free(k->ids);
 	*k = (struct tokens){ NULL, 0 };
 }
 
-static void free_session(struct session *s)
+void sessions_free_one(struct session *s)
 {
-	drop_tokens(&s->tokens);
-	drop_tokens(&s->offered);
+	sessions_drop_tokens(&s->tokens);
+	sessions_drop_tokens(&s->offered);
 	free(s);
 }
 
@@ -103,7 +51,7 @@ static void free_list(struct session *s)
 
 	for (; s; s = next) {
 		next = s->next;
-		free_session(s);
+		sessions_free_one(s);
 	}
 }
 
@@ -117,7 +65,7 @@ void sessions_free(struct sessions *t)
 	free(t);
 }
 
-static struct session *find_locked(struct sessions *t, const char *name)
+struct session *sessions_find_locked(struct sessions *t, const char *name)
 {
 	struct session *s = t->first;
 
@@ -193,15 +141,14 @@ static void remove_locked(struct sessions *t, struct session *s)
 {
 	unlink_locked(t, s);
 	if (!s->generation) {
-		free_session(s);
+		sessions_free_one(s);
 		return;
 	}
 	s->next = t->removed;
 	t->removed = s;
 }
 
-/* A session that a job made for nothing goes with it. */
-static void after_use_locked(struct sessions *t, struct session *s)
+void sessions_after_use_locked(struct sessions *t, struct session *s)
 {
 	s->used = clock_mono();
 	if (s->fresh && !in_use(s))
@@ -213,7 +160,7 @@ static void after_use_locked(struct sessions *t, struct session *s)
 static int check_locked(struct sessions *t, uint32_t uid, const char *name, struct session **ret,
 	struct fault *f)
 {
-	*ret = find_locked(t, name);
+	*ret = sessions_find_locked(t, name);
 	if (!*ret)
 		return room_locked(t, uid, f);
 	if (uid && uid != (*ret)->uid)
@@ -276,7 +223,7 @@ int sessions_claim(struct sessions *t, uint32_t uid, uint64_t job, const struct 
 
 static void take_offer_locked(struct session *s)
 {
-	drop_tokens(&s->tokens);
+	sessions_drop_tokens(&s->tokens);
 	s->tokens = s->offered;
 	s->offered = (struct tokens){ NULL, 0 };
 	memcpy(s->model_sha256, s->offered_sha256, sizeof s->model_sha256);
@@ -291,198 +238,15 @@ void sessions_settle(struct sessions *t, const char *name, uint64_t job, bool do
 	struct session *s;
 
 	lock_take(&t->lock);
-	s = find_locked(t, name);
+	s = sessions_find_locked(t, name);
 	if (s && s->claim == job) {
 		if (done && s->offered.ids)
 			take_offer_locked(s);
-		drop_tokens(&s->offered);
+		sessions_drop_tokens(&s->offered);
 		s->claim = 0;
-		after_use_locked(t, s);
+		sessions_after_use_locked(t, s);
 	}
 	lock_drop(&t->lock);
-}
-
-/* --- the engine's thread ---------------------------------------------------------------------- */
-
-static int begin_locked(struct session *s, uint64_t job, const char *model_sha256, struct fault *f)
-{
-	if (!s || s->claim != job)
-		return fault_set(f, -ECANCELED, "", "the job has ended");
-	if (s->tokens.n && strcmp(s->model_sha256, model_sha256) != 0)
-		return fault_at(f, -ESTALE, "session", -1, "rmdir the session and begin anew",
-			"the model changed since the session \"%s\" began", s->name);
-	s->running = true;
-	return 0;
-}
-
-int sessions_begin(struct sessions *t, const char *name, uint64_t job, const char *model_sha256,
-	struct session **ret, const int32_t **ret_tokens, uint32_t *ret_n, struct fault *f)
-{
-	struct session *s;
-	int err;
-
-	lock_take(&t->lock);
-	s = find_locked(t, name);
-	err = begin_locked(s, job, model_sha256, f);
-	if (!err) {
-		*ret = s;
-		*ret_tokens = s->tokens.ids;
-		*ret_n = s->tokens.n;
-	}
-	lock_drop(&t->lock);
-	return err;
-}
-
-static void set_generation(struct sessions *t, struct session *s, uint64_t generation)
-{
-	lock_take(&t->lock);
-	s->generation = generation;
-	lock_drop(&t->lock);
-}
-
-bool sessions_take_kv(struct sessions *t, struct session *s, struct generation *g,
-	struct sequence *ret)
-{
-	bool kept = s->generation == g->number;
-
-	set_generation(t, s, 0);
-	if (!kept)
-		return false; /* it went with its generation, or gave way */
-	*ret = s->kv;
-	if (ret->committed > s->tokens.n)
-		sequence_cut(g, ret, s->tokens.n);
-	return !ret->lost;
-}
-
-int sessions_offer(struct sessions *t, struct session *s, uint64_t job, const int32_t *tokens,
-	uint32_t n, uint32_t limit, const char *model_sha256)
-{
-	int32_t *copy = malloc(n * sizeof *copy);
-
-	if (!copy)
-		return -ENOMEM;
-	memcpy(copy, tokens, n * sizeof *copy);
-	lock_take(&t->lock);
-	if (s->claim == job) {
-		drop_tokens(&s->offered);
-		s->offered = (struct tokens){ take_ptr(copy), n };
-		s->offered_limit = limit;
-		strncpy(s->offered_sha256, model_sha256, sizeof s->offered_sha256 - 1);
-	}
-	lock_drop(&t->lock);
-	free(copy);
-	return 0;
-}
-
-/* How many tokens the session has now, or is going to have if its job ends well. */
-static uint32_t length_to_keep(struct sessions *t, const struct session *s)
-{
-	uint32_t n;
-
-	lock_take(&t->lock);
-	n = s->offered.ids ? s->offered.n : s->tokens.n;
-	lock_drop(&t->lock);
-	return n;
-}
-
-/* KV of nothing is not worth a place on the device. */
-static enum npu_error keep_kv(struct sessions *t, struct session *s, struct generation *g,
-	struct sequence *q)
-{
-	uint32_t n = length_to_keep(t, s);
-
-	if (!q->lost && q->committed > n && n)
-		sequence_cut(g, q, n);
-	if (q->lost)
-		return NPU_SUCCESS;
-	if (!n || !q->committed)
-		return sequence_close(g, q);
-	s->kv = *q;
-	set_generation(t, s, g->number);
-	return NPU_SUCCESS;
-}
-
-enum npu_error sessions_end(struct sessions *t, struct session *s, struct generation *g,
-	struct sequence *q)
-{
-	enum npu_error code = q ? keep_kv(t, s, g, q) : NPU_SUCCESS;
-
-	lock_take(&t->lock);
-	s->running = false;
-	after_use_locked(t, s);
-	lock_drop(&t->lock);
-	return code;
-}
-
-static struct session *oldest_kept_locked(struct sessions *t, const struct generation *g)
-{
-	struct session *oldest = NULL;
-
-	lock_assert_held(&t->lock);
-	for (struct session *s = t->first; s; s = s->next)
-		if (s->generation == g->number && !s->running &&
-			(!oldest || s->used < oldest->used))
-			oldest = s;
-	return oldest;
-}
-
-bool sessions_can_evict(struct sessions *t, const struct generation *g)
-{
-	bool can;
-
-	lock_take(&t->lock);
-	can = oldest_kept_locked(t, g) != NULL;
-	lock_drop(&t->lock);
-	return can;
-}
-
-static bool take_oldest(struct sessions *t, const struct generation *g, struct sequence *ret)
-{
-	struct session *s;
-
-	lock_take(&t->lock);
-	s = oldest_kept_locked(t, g);
-	if (s) {
-		*ret = s->kv;
-		s->generation = 0;
-	}
-	lock_drop(&t->lock);
-	return s != NULL;
-}
-
-void sessions_make_room(struct sessions *t, struct generation *g)
-{
-	struct sequence q;
-
-	while (!device_kv_can_allocate(g->device) && take_oldest(t, g, &q)) {
-		metrics_add(METRIC_SESSION_EVICTIONS, 1);
-		metrics_device_error(sequence_close(g, &q));
-	}
-}
-
-bool sessions_has_removed(struct sessions *t)
-{
-	bool has;
-
-	lock_take(&t->lock);
-	has = t->removed != NULL;
-	lock_drop(&t->lock);
-	return has;
-}
-
-void sessions_free_removed(struct sessions *t, struct generation *g)
-{
-	struct session *s, *next;
-
-	lock_take(&t->lock);
-	s = take_ptr(t->removed);
-	lock_drop(&t->lock);
-	for (; s; s = next) {
-		next = s->next;
-		if (g && s->generation == g->number)
-			metrics_device_error(sequence_close(g, &s->kv));
-		free_session(s);
-	}
 }
 
 /* --- the folder ------------------------------------------------------------------------------- */
@@ -494,7 +258,7 @@ int sessions_make(struct sessions *t, uint32_t uid, uint32_t gid, const char *na
 	if (!session_name_valid(name))
 		return -EINVAL;
 	lock_take(&t->lock);
-	err = find_locked(t, name) ? -EEXIST : room_locked(t, uid, NULL);
+	err = sessions_find_locked(t, name) ? -EEXIST : room_locked(t, uid, NULL);
 	if (!err && !add_locked(t, uid, gid, name))
 		err = -ENOMEM;
 	lock_drop(&t->lock);
@@ -532,7 +296,7 @@ static int trim_locked(struct session *s, uint64_t length)
 	s->changed = clock_wall();
 	if (length)
 		return 0;
-	drop_tokens(&s->tokens); /* a beginning is for any model */
+	sessions_drop_tokens(&s->tokens); /* a beginning is for any model */
 	s->model = -1;
 	s->limit = 0;
 	return 0;
@@ -573,7 +337,7 @@ bool sessions_find(struct sessions *t, const char *name, struct session_view *re
 	bool found;
 
 	lock_take(&t->lock);
-	found = view_locked(find_locked(t, name), ret);
+	found = view_locked(sessions_find_locked(t, name), ret);
 	lock_drop(&t->lock);
 	return found;
 }
