@@ -139,10 +139,16 @@ static int check_own_to_line(const struct request *req, const struct json_value 
 	const char *field = req->deadline_ms ? "deadline_ms"
 		: req->priority              ? "priority"
 		: req->stream                ? "stream"
+		: req->session               ? "session"
 					     : NULL;
 
 	if (!field)
 		return 0;
+	if (req->session)
+		return fault_at(f, -EOPNOTSUPP, field,
+			(long)json_offset(json_member(object, field)),
+			"write the request as a STEM.json of its own",
+			"a line of a batch has no session");
 	return fault_at(f, -EINVAL, field, (long)json_offset(json_member(object, field)),
 		"leave it out of the line", "\"%s\" is a matter of the whole batch, not of a line",
 		field);

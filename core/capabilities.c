@@ -50,7 +50,7 @@ static const struct capability calls[] = {
 
 static const struct capability kv[] = {
 	{ "clear", "C0", "supported" },
-	{ "remove tail", "C0", "supported; used to roll back" },
+	{ "remove tail", "C0", "supported; used to roll back and to trim sessions" },
 	{ "allocate, free", "C0", "verified by existence and length" },
 	{ "apply", "C1", "only a bool: false rolls back" },
 	{ "min/max position", "C1", "not used" },

@@ -171,6 +171,42 @@ int engine_model(struct engine *e, const struct request *req, struct fault *f)
 	return v.fault.err ? v.fault.err : -ENODEV;
 }
 
+/* What is to be for the model of the session, or for any. */
+static int session_model(struct engine *e, const struct request *req, int bound, struct fault *f)
+{
+	struct request ask = *req;
+	int model;
+
+	if (bound >= 0 && !ask.model)
+		ask.model = (char *)models_alias(e->models, bound);
+	model = engine_model(e, &ask, f);
+	if (model < 0 || bound < 0 || model == bound)
+		return model;
+	return fault_at(f, -EINVAL, "model", -1, "leave it out, or take another session",
+		"the session \"%s\" is of the model \"%s\"", req->session,
+		models_alias(e->models, bound));
+}
+
+int engine_session(struct engine *e, uint32_t uid, const struct request *req, struct fault *f)
+{
+	int bound = -1;
+	int err = req->session ? sessions_check(e->sessions, uid, req->session, &bound, f) : 0;
+
+	return err ? err : session_model(e, req, bound, f);
+}
+
+struct sessions *engine_sessions(struct engine *e)
+{
+	return e->sessions;
+}
+
+void engine_wake(struct engine *e)
+{
+	lock_take(&e->lock);
+	lock_cond_signal(&e->work);
+	lock_drop(&e->lock);
+}
+
 static int enqueue_locked(struct engine *e, struct job *j, const struct job_order *order,
 	struct fault *f)
 {
@@ -193,13 +229,43 @@ static int enqueue_locked(struct engine *e, struct job *j, const struct job_orde
 	return 0;
 }
 
+/* However a job ends, this is where its session learns of it. */
+static void settle_session(void *engine, struct job *j, bool done)
+{
+	struct engine *e = engine;
+
+	sessions_settle(e->sessions, job_order(j)->session, job_id(j), done);
+	if (sessions_has_removed(e->sessions))
+		engine_wake(e);
+}
+
+static int take_session(struct engine *e, struct job *j, const struct job_order *order,
+	struct fault *f)
+{
+	int err = sessions_claim(e->sessions, job_uid(j), job_id(j), order, f);
+
+	if (!err)
+		job_on_settled(j, settle_session, e);
+	return err;
+}
+
+static void give_session_back(struct engine *e, struct job *j, const struct job_order *order)
+{
+	job_on_settled(j, NULL, NULL);
+	sessions_settle(e->sessions, order->session, job_id(j), false);
+}
+
 int engine_submit(struct engine *e, struct job *j, const struct job_order *order, struct fault *f)
 {
-	int err;
+	int err = order->session[0] ? take_session(e, j, order, f) : 0;
 
+	if (err)
+		return err;
 	lock_take(&e->lock);
 	err = enqueue_locked(e, j, order, f);
 	lock_drop(&e->lock);
+	if (err && order->session[0])
+		give_session_back(e, j, order);
 	if (err)
 		return err;
 	lock_cond_signal(&e->work); /* without the lock: the thread that wakes needs it at once */
@@ -253,6 +319,7 @@ static void release(struct engine *e)
 	free(e->active);
 	free(e->held);
 	free(e->queues);
+	sessions_free(e->sessions);
 	free(e);
 }
 
@@ -298,7 +365,11 @@ int engine_new(const struct engine_config *c, struct models *models, struct heal
 	e->queues = calloc(n_models ? n_models : 1, sizeof *e->queues);
 	e->active = calloc(c->max_active, sizeof *e->active);
 	e->held = calloc(c->max_active, sizeof *e->held);
-	err = e->queues && e->active && e->held ? start_threads(e) : -ENOMEM;
+	err = e->queues && e->active && e->held ? 0 : -ENOMEM;
+	if (!err)
+		err = sessions_new(&c->sessions, &e->sessions);
+	if (!err)
+		err = start_threads(e);
 	if (err) {
 		release(e);
 		return err;

@@ -11,6 +11,7 @@
 #include "core/job.h"
 #include "core/models.h"
 #include "core/request.h"
+#include "core/sessions.h"
 
 struct engine_config {
 	const struct device_ops *ops;
@@ -25,6 +26,7 @@ struct engine_config {
 	int64_t golden_ns;     /* between golden runs while idle; 0: none */
 	bool pairs;            /* two in flight, where the store's evidence proves them */
 	const char *store;     /* for the evidence; outlives the engine */
+	struct sessions_limits sessions;
 };
 
 struct engine;
@@ -48,12 +50,19 @@ int engine_admit(struct engine *e, uint32_t uid, struct fault *f);
 /* A parsed request's model; -ENOENT when there is none, or the model's own failure. */
 int engine_model(struct engine *e, const struct request *req, struct fault *f);
 
-/* Queue a job that is still being written: it takes its own count. On failure the job is not ended.
- */
+/* The same for that user's request, which may be of a session: its errors, and -EINVAL when the
+ * session is bound to another model. Without a model of its own the request is for the session's. */
+int engine_session(struct engine *e, uint32_t uid, const struct request *req, struct fault *f);
+
+/* Queue a job that is still being written: it takes its own count, and its session. On failure the job
+ * is not ended. */
 int engine_submit(struct engine *e, struct job *j, const struct job_order *order, struct fault *f);
 
 /* Ask for its end: it is answered as cancelled at once; the device may run on for a step. */
 void engine_cancel(struct engine *e, struct job *j);
+
+struct sessions *engine_sessions(struct engine *e); /* until engine_free() */
+void engine_wake(struct engine *e); /* to free what removed sessions have on the device */
 
 size_t engine_position(struct engine *e, struct job *j); /* 1 = next; 0 when it does not wait */
 void engine_counts(struct engine *e, uint64_t *ret_queued, uint64_t *ret_running);

@@ -11,9 +11,11 @@
 #include "core/metrics.h"
 #include "core/verdict.h"
 
+/* A sequence is free, or a session's KV would give way. */
 static bool device_has_room(struct engine *e)
 {
-	return e->model.manifest->kind != MANIFEST_LLM || device_kv_can_allocate(e->device);
+	return e->model.manifest->kind != MANIFEST_LLM || device_kv_can_allocate(e->device) ||
+		sessions_can_evict(e->sessions, e->generation);
 }
 
 bool engine_has_room(struct engine *e)
@@ -139,10 +141,17 @@ static int attach_files(struct engine *e, struct job *j, struct request *req, st
 	return err;
 }
 
+static struct run_limits limits_of(struct engine *e, const struct job *j)
+{
+	return (struct run_limits){ .output_bytes = e->config.output_bytes,
+		.sessions = e->sessions,
+		.job = job_id(j) };
+}
+
 static int make_run(struct engine *e, struct job *j, const struct blob *content, struct run **ret,
 	struct fault *f)
 {
-	const struct run_limits limits = { .output_bytes = e->config.output_bytes };
+	const struct run_limits limits = limits_of(e, j);
 	struct request *req = NULL;
 	int err = verdict_parse(job_format(j), content, &req, f);
 
@@ -177,7 +186,7 @@ static ssize_t read_batch(void *job, uint64_t offset, char *ret, size_t size)
 
 static int begin_batch(struct engine *e, struct job *j, struct run **ret, struct fault *f)
 {
-	const struct run_limits limits = { .output_bytes = e->config.output_bytes };
+	const struct run_limits limits = limits_of(e, j);
 	struct run_source source = { .read = read_batch, .context = j };
 	int err = job_resume(j, &source.before);
 

@@ -48,6 +48,7 @@ struct engine {
 	struct engine_config config;
 	struct models *models;
 	struct health *health;
+	struct sessions *sessions;
 	pthread_t thread, deadline_thread;
 
 	struct lock lock;

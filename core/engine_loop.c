@@ -10,15 +10,12 @@
 /* False when it is time to stop. */
 static bool wait_for_work(struct engine *e)
 {
-	bool go_on;
-
-	int64_t due = engine_next_due(e);
-	struct timespec until =
-		clock_timespec(due == INT64_MAX ? clock_mono() + NS_PER_SEC * 3600 : due);
-	bool over = false;
+	struct timespec until = clock_timespec(engine_next_due(e));
+	bool over = false, go_on;
 
 	lock_take(&e->lock);
-	while (!e->stopping && !e->n_active && !e->queued && !over) {
+	while (!e->stopping && !e->n_active && !e->queued && !over &&
+		!sessions_has_removed(e->sessions)) {
 		if (e->draining)
 			lock_cond_signal(&e->idle);
 		over = lock_cond_wait_until(&e->work, &e->lock, &until);
@@ -138,6 +135,7 @@ void *engine_main(void *engine)
 	engine_open(e);
 	while (wait_for_work(e)) {
 		engine_tend(e);
+		sessions_free_removed(e->sessions, e->generation);
 		fill(e);
 		engine_step_all(e);
 	}

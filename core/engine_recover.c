@@ -294,7 +294,7 @@ int64_t engine_next_due(const struct engine *e)
 	int64_t next = e->look_at < e->cool_at ? e->look_at : e->cool_at;
 
 	if (e->stopped)
-		return INT64_MAX;
+		return clock_mono() + 3600 * NS_PER_SEC; /* nothing is due any more */
 	return e->config.golden_ns && e->generation && e->golden_at < next ? e->golden_at : next;
 }
 

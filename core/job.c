@@ -419,6 +419,20 @@ static bool begin_end(struct job *j, const struct fault *why, struct job_ending 
 	return true;
 }
 
+void job_on_settled(struct job *j, void (*settled)(void *context, struct job *j, bool done),
+	void *context)
+{
+	j->settled = settled;
+	j->settled_context = context;
+}
+
+static void settle(struct job *j, bool done)
+{
+	lock_assert_none();
+	if (j->settled)
+		j->settled(j->settled_context, j, done);
+}
+
 bool job_end(struct job *j, enum job_state state, const struct job_outcome *outcome,
 	const struct fault *why)
 {
@@ -434,6 +448,7 @@ bool job_end(struct job *j, enum job_state state, const struct job_outcome *outc
 		fail_ending(&end, err);
 		job_store_end(j, &end); /* a head may still fit */
 	}
+	settle(j, end.state == JOB_DONE);
 	publish(j, &end, !err);
 	return true;
 }
@@ -444,6 +459,7 @@ bool job_leave(struct job *j, const struct fault *why)
 
 	if (!begin_end(j, why, &end))
 		return false;
+	settle(j, false);
 	publish(j, &end, false);
 	return true;
 }

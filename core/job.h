@@ -35,7 +35,8 @@ enum job_format { JOB_FORMAT_TEXT, JOB_FORMAT_JSON, JOB_FORMAT_BATCH };
 /* What a result file shows. */
 enum job_result { JOB_OUT, JOB_ERR, JOB_STREAM };
 
-#define MODEL_ALIAS_SIZE 65
+#define MODEL_ALIAS_SIZE  65
+#define SESSION_NAME_SIZE 65
 
 struct job;
 struct record_run;
@@ -68,6 +69,8 @@ struct job_order {
 	int64_t deadline_ms; /* 0 none */
 	bool stream;
 	enum answer_shape shape;
+	char session[SESSION_NAME_SIZE]; /* "": none */
+	uint32_t gid;                    /* of a session that it makes */
 };
 
 /* Everything there is to say about a job at one moment. */
@@ -179,6 +182,11 @@ void job_move_file(struct job *j, uint64_t file_id);
  * the job open goes on reading what it left. */
 void job_forget_file(struct job *j);
 bool job_is_shared(struct job *j); /* more than one holder */
+/* `settled` is called once by the thread that ends the job (or leaves it: not done), without any
+ * lock, when it is decided how and before anybody can see it: for what must be so by then. To be set
+ * before others have the job; NULL takes it back. */
+void job_on_settled(struct job *j, void (*settled)(void *context, struct job *j, bool done),
+	void *context);
 
 /* Wait. False when there is nothing to wait for any more: the caller goes on by itself. */
 bool job_wait(struct job *j, struct job_waiter *w);

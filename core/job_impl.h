@@ -33,6 +33,8 @@ struct job {
 	struct lock lock;
 	/* fixed once queued */
 	struct job_order order;
+	void (*settled)(void *context, struct job *j, bool done);
+	void *settled_context;
 	/* by lock */
 	enum job_state state;
 	bool ending; /* somebody ends it: nobody else does, and nothing is appended */

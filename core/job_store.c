@@ -108,7 +108,8 @@ void job_record(struct job *j, struct record_run *ret)
 {
 	*ret = (struct record_run){ .priority = j->order.priority,
 		.deadline_ms = j->order.deadline_ms,
-		.names_files = j->order.files != NULL };
+		.names_files = j->order.files != NULL,
+		.in_session = j->order.session[0] != '\0' };
 	job_look(j, &ret->view);
 }
 

@@ -341,6 +341,17 @@ static int find_files_again(struct jobdir *d, struct tree_node *n, struct job_or
 	return err;
 }
 
+/* Beside its model. */
+static int what_it_needs(struct jobdir *d, struct tree_node *n, const struct record_run *r,
+	struct job_order *order, struct fault *f)
+{
+	if (r->in_session) /* in an empty one it would be another request */
+		return fault_at(f, -ESTALE, "session", -1,
+			"begin the conversation anew, in another session",
+			"its session and the KV of it ended with the daemon");
+	return r->names_files ? find_files_again(d, n, order, f) : 0;
+}
+
 static int queue_again(struct jobdir *d, const struct queued *q)
 {
 	struct tree_node *n = tree_by_id(d->tree, q->id);
@@ -355,7 +366,7 @@ static int queue_again(struct jobdir *d, const struct queued *q)
 		return -ENOMEM;
 	order = order_again(d, &e.run);
 	n->handed = true;
-	if (e.run.names_files && find_files_again(d, n, &order, &f)) {
+	if (what_it_needs(d, n, &e.run, &order, &f)) {
 		jobdir_refuse(n, order.shape, &f);
 		jobdir_remember(d, n);
 		return 0;

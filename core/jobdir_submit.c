@@ -59,7 +59,7 @@ static int find_files(struct judging *x, const struct request *req, struct fault
 static int check_request(void *context, const struct request *req, struct fault *f)
 {
 	struct judging *x = context;
-	int model = engine_model(x->d->engine, req, f);
+	int model = engine_session(x->d->engine, x->n->owner.uid, req, f);
 	int err = model < 0 ? model : find_files(x, req, f);
 
 	return err ? err : model;
@@ -203,6 +203,7 @@ int jobdir_judge(struct jobdir *d, struct tree_node *n, struct job_order *ret_or
 	else
 		ret_order->files = x.files;
 	ret_order->request_size = n->size;
+	ret_order->gid = n->owner.gid;
 	if (!err && format != JOB_FORMAT_BATCH && stays_in_memory(d, b))
 		ret_order->request = b;
 	else
@@ -232,6 +233,7 @@ int jobdir_take(struct jobdir *d, struct tree_node *n, const struct job_order *o
 	run.priority = order->priority;
 	run.deadline_ms = order->deadline_ms;
 	run.names_files = order->files != NULL;
+	run.in_session = order->session[0] != '\0';
 	err = spool_put_both(file, &node, &run);
 	spool_file_put(file);
 	n->taken = !err;

@@ -19,6 +19,7 @@
 
 enum lock_rank {
 	RANK_ENGINE = 20,
+	RANK_SESSIONS = 25,
 	RANK_JOB = 30,
 	RANK_PARK = 40,
 	RANK_ANNOUNCE = 45,

@@ -30,6 +30,7 @@ void request_free(struct request *r)
 	free_texts(r->outputs);
 	free_texts(r->stops);
 	free(r->request_id);
+	free(r->session);
 	free(r);
 }
 

@@ -57,6 +57,7 @@ struct request {
 	enum request_output output;
 	enum answer_shape shape;
 	char *request_id; /* "" when not given */
+	char *session;    /* a valid name; NULL: none */
 };
 
 /* One field of a structured request, for the documents. */
@@ -74,8 +75,8 @@ int request_from_text(const char *text, size_t len, struct request **ret, struct
 /* STEM.json: an object of the fields of request.def, or the body of an OpenAI completion or of a
  * KServe v2 infer request: its shape is what "output" says; without it ANSWER_OPENAI when there is a
  * field that only OpenAI has, ANSWER_KSERVE when there are inputs. -EINVAL, -EILSEQ for bytes that are not UTF-8,
- * -ERANGE for a number outside its range, -EOPNOTSUPP for what is known but not offered (`session`,
- * float16 data), -ENOMEM; each with field, offset of the value, reason and action. */
+ * -ERANGE for a number outside its range, -EOPNOTSUPP for what is known but not offered (float16
+ * data, a session for tensors), -ENOMEM; each with field, offset of the value, reason and action. */
 int request_from_json(const char *text, size_t len, struct request **ret, struct fault *f);
 int request_from_value(const struct json_value *object, struct request **ret, struct fault *f);
 

@@ -12,6 +12,7 @@
 
 #include "core/manifest.h"
 #include "core/mem.h"
+#include "core/sessions.h"
 
 struct rule {
 	const char *name;
@@ -288,8 +289,13 @@ static int read_stop(struct request_read *r, const struct rule *rule, const stru
 
 static int read_session(struct request_read *r, const struct rule *rule, const struct json_value *v)
 {
-	return fault_at(r->f, -EOPNOTSUPP, rule->name, (long)json_offset(v),
-		"leave it out and give the whole prompt each time", "sessions are not offered");
+	const char *name = json_string(v);
+
+	if (!name)
+		return wrong(r, -EINVAL, rule, v);
+	if (!session_name_valid(name))
+		return request_not_one_of(r->f, rule->name, v, rule->type);
+	return take_text(r, rule, name);
 }
 
 static int read_unused_text(struct request_read *r, const struct rule *rule,
@@ -445,6 +451,10 @@ static int check_subject(struct request_read *r, const struct json_value *object
 				subjects[i]);
 		found = subjects[i];
 	}
+	if (found && r->request->session && r->request->n_inputs)
+		return fault_at(r->f, -EOPNOTSUPP, "session",
+			(long)json_offset(json_member(object, "session")), "leave it out",
+			"tensors have no sessions");
 	if (found)
 		return 0;
 	return fault_at(r->f, -EINVAL, "prompt", (long)json_offset(object), "give one of them",

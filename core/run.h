@@ -11,6 +11,7 @@
 #include "core/models.h"
 #include "core/request.h"
 #include "core/sequence.h"
+#include "core/sessions.h"
 
 enum step {
 	STEP_MORE,
@@ -27,6 +28,8 @@ struct step_fault {
 
 struct run_limits {
 	size_t output_bytes;
+	struct sessions *sessions; /* whose KV may have to give way; NULL: nobody's */
+	uint64_t job;              /* that has claimed the request's session */
 };
 
 struct run;

@@ -5,7 +5,10 @@
  *   fed == n_tokens  the last logits choose the next token, which joins `tokens`
  *
  * so prefill and decode are one loop: each step feeds what is missing and, when nothing of the
- * prompt is left, picks. The picked token is fed by the next step; the last one never is. */
+ * prompt is left, picks. The picked token is fed by the next step; the last one never is.
+ *
+ * `tokens` begins with those of the session, if there is one. What of them is not on the device (any
+ * more) is missing like the rest, so the text does not depend on it. */
 #include "core/run.h"
 
 #include <errno.h>
@@ -26,8 +29,10 @@ struct run_text {
 	struct sampler *sampler;
 	struct textout text;
 	struct sampling sampling;
-	int32_t *tokens; /* prompt, then picked; room for the whole context */
-	size_t n_prompt, n_tokens, fed, max_new;
+	struct session *session;   /* NULL: none */
+	int32_t *tokens;           /* the session's, prompt, then picked; room for all */
+	size_t n_before, n_prompt; /* the session's; this request's own */
+	size_t n_tokens, fed, max_new;
 	const char *finish_reason;
 	struct buf document_text; /* kept for a document */
 	size_t out_bytes;
@@ -35,23 +40,38 @@ struct run_text {
 
 /* --- making one ------------------------------------------------------------------------------- */
 
-static int encode(const struct run *base, int32_t **ret, size_t *ret_n, struct fault *f)
+static size_t n_output(const struct run_text *t)
+{
+	return t->n_tokens - t->n_before - t->n_prompt;
+}
+
+/* A prompt that goes on has no beginning of its own. */
+static int encode_prompt(const struct run *base, bool goes_on, int32_t **ret, size_t *ret_n,
+	struct fault *f)
+{
+	const struct request *req = base->request;
+	const struct tokenizer *tokenizer = base->model->tokenizer;
+	size_t prefix = goes_on ? tokenizer_prefix_len(tokenizer) : 0;
+	size_t least = tokenizer_least(tokenizer, req->prompt_len) - prefix;
+
+	if (least > base->generation->context)
+		return fault_at(f, -E2BIG, "prompt", -1, "shorten it",
+			"the prompt has at least %zu tokens; the model's context has %u", least,
+			base->generation->context);
+	if (tokenizer_encode(tokenizer, req->prompt, req->prompt_len, ret, ret_n))
+		return fault_set(f, -ENOMEM, "send it again later", "no memory for the prompt");
+	*ret_n -= prefix;
+	memmove(*ret, *ret + prefix, *ret_n * sizeof **ret);
+	return 0;
+}
+
+static int encode(const struct run *base, bool goes_on, int32_t **ret, size_t *ret_n,
+	struct fault *f)
 {
 	const struct request *req = base->request;
 
-	if (req->prompt) {
-		size_t least = tokenizer_least(base->model->tokenizer, req->prompt_len);
-
-		if (least > base->generation->context)
-			return fault_at(f, -E2BIG, "prompt", -1, "shorten it",
-				"the prompt has at least %zu tokens; the model's context has %u",
-				least, base->generation->context);
-		if (tokenizer_encode(base->model->tokenizer, req->prompt, req->prompt_len, ret,
-			    ret_n))
-			return fault_set(f, -ENOMEM, "send it again later",
-				"no memory for the prompt");
-		return 0;
-	}
+	if (req->prompt)
+		return encode_prompt(base, goes_on, ret, ret_n, f);
 	for (size_t i = 0; i < req->n_tokens; i++)
 		if ((uint32_t)req->tokens[i] >= base->generation->vocab)
 			return fault_at(f, -EINVAL, "tokens", -1,
@@ -66,6 +86,14 @@ static int encode(const struct run *base, int32_t **ret, size_t *ret_n, struct f
 	return 0;
 }
 
+static int past_session(const struct run_text *t, const char *field, struct fault *f)
+{
+	return fault_at(f, -E2BIG, field, -1, "trim the session, begin another, or ask for less",
+		"the session's %zu tokens, the prompt's %zu and the new ones exceed the context of "
+		"%u",
+		t->n_before, t->n_prompt, t->base.generation->context);
+}
+
 static int bound_lengths(struct run_text *t, struct fault *f)
 {
 	const struct request *req = t->base.request;
@@ -76,15 +104,19 @@ static int bound_lengths(struct run_text *t, struct fault *f)
 	if (t->n_prompt == 0)
 		return fault_at(f, -EINVAL, field, -1, "write some text",
 			"the prompt has no tokens");
+	if (t->n_before && t->n_prompt >= context - t->n_before)
+		return past_session(t, field, f);
 	if (t->n_prompt > context)
 		return fault_at(f, -E2BIG, field, -1, "shorten it",
 			"the prompt has %zu tokens; the model's context has %zu", t->n_prompt,
 			context);
-	room = context - t->n_prompt;
+	room = context - t->n_before - t->n_prompt;
 	if (room == 0)
 		return fault_at(f, -E2BIG, field, -1, "shorten it by at least one token",
 			"the prompt's %zu tokens leave no room in a context of %zu", t->n_prompt,
 			context);
+	if (t->n_before && req->max_new_tokens > (int64_t)room)
+		return past_session(t, "max_new_tokens", f);
 	if (req->max_new_tokens > (int64_t)room)
 		return fault_at(f, -E2BIG, "max_new_tokens", -1,
 			"ask for fewer, or shorten the prompt",
@@ -124,25 +156,51 @@ static int set_sampling(struct run_text *t, struct fault *f)
 		return fault_set(f, -EIO, "give a seed", "no random bytes for a seed");
 	if (sampler_new(&t->sampling, t->base.generation->vocab, &t->sampler))
 		return fault_set(f, -ENOMEM, "send it again later", "no memory for the sampler");
-	for (size_t i = 0; i < t->n_prompt; i++)
+	for (size_t i = 0; i < t->n_tokens; i++)
 		sampler_accept(t->sampler, t->tokens[i]);
 	return 0;
 }
 
-static int grow_tokens(struct run_text *t, struct fault *f)
+static int join_tokens(struct run_text *t, const int32_t *before, struct fault *f)
 {
-	int32_t *all = realloc(t->tokens, (t->n_prompt + t->max_new) * sizeof *all);
+	size_t n = t->n_before + t->n_prompt + t->max_new;
+	int32_t *all = realloc(t->tokens, n * sizeof *all);
 
 	if (!all)
 		return fault_set(f, -ENOMEM, "send it again later", "no memory for the tokens");
+	memmove(all + t->n_before, all, t->n_prompt * sizeof *all);
+	if (t->n_before)
+		memcpy(all, before, t->n_before * sizeof *all);
 	t->tokens = all;
+	t->n_tokens = t->n_before + t->n_prompt;
 	return 0;
+}
+
+/* The session's tokens are `*ret` until the run ends. */
+static int begin_session(struct run_text *t, const int32_t **ret, struct fault *f)
+{
+	const struct run *base = &t->base;
+	uint32_t n = 0;
+	int err = sessions_begin(base->limits.sessions, base->request->session, base->limits.job,
+		base->model->sha256, &t->session, ret, &n, f);
+
+	t->n_before = n;
+	return err;
 }
 
 static int reserve(struct run_text *t, struct fault *f)
 {
-	enum npu_error code = sequence_open(t->base.generation, &t->seq);
+	struct generation *g = t->base.generation;
+	struct sessions *sessions = t->base.limits.sessions;
+	enum npu_error code;
 
+	if (t->session && sessions_take_kv(sessions, t->session, g, &t->seq)) {
+		t->fed = t->seq.committed;
+		return 0;
+	}
+	if (sessions)
+		sessions_make_room(sessions, g);
+	code = sequence_open(g, &t->seq);
 	if (code == NPU_MEMORY_ALLOCATION)
 		return fault_set(f, -EAGAIN, "", "the device has no room for another sequence");
 	return code ? fault_from_device(f, code, "reserving KV") : 0;
@@ -162,7 +220,8 @@ static const struct run_ops run_text_ops;
 int run_text_new(const struct run *base, struct run **ret, struct fault *f)
 {
 	struct run_text *t = calloc(1, sizeof *t);
-	int err;
+	const int32_t *before = NULL;
+	int err = 0;
 
 	if (!t)
 		return fault_set(f, -ENOMEM, "send it again later", "no memory for the job");
@@ -170,16 +229,20 @@ int run_text_new(const struct run *base, struct run **ret, struct fault *f)
 	t->base.ops = &run_text_ops;
 	t->finish_reason = "length";
 	textout_init(&t->text, (const char *const *)base->request->stops);
-	err = encode(base, &t->tokens, &t->n_prompt, f);
-	t->n_tokens = t->n_prompt;
+	if (base->request->session)
+		err = begin_session(t, &before, f);
+	if (!err)
+		err = encode(base, t->n_before > 0, &t->tokens, &t->n_prompt, f);
 	if (!err)
 		err = bound_lengths(t, f);
 	if (!err)
-		err = grow_tokens(t, f);
+		err = join_tokens(t, before, f);
 	if (!err)
 		err = set_sampling(t, f);
 	if (!err)
 		err = reserve(t, f);
+	if (err && t->session)
+		sessions_end(base->limits.sessions, t->session, base->generation, NULL);
 	if (err) {
 		free_host(t);
 		return err;
@@ -191,7 +254,9 @@ int run_text_new(const struct run *base, struct run **ret, struct fault *f)
 static enum npu_error text_free(struct run *r)
 {
 	struct run_text *t = (struct run_text *)r;
-	enum npu_error code = sequence_close(r->generation, &t->seq);
+	enum npu_error code = t->session
+		? sessions_end(r->limits.sessions, t->session, r->generation, &t->seq)
+		: sequence_close(r->generation, &t->seq);
 
 	request_free(r->request);
 	free_host(t);
@@ -203,12 +268,12 @@ static enum npu_error text_free(struct run *r)
 static void echo_prompt(struct run_text *t, struct buf *piece)
 {
 	struct textout whole; /* stop strings are looked for in what is generated only */
-	int32_t prev = -1;
+	int32_t prev = t->n_before ? t->tokens[t->n_before - 1] : -1;
 
-	if (!t->base.request->echo || t->n_tokens != t->n_prompt)
+	if (!t->base.request->echo || n_output(t))
 		return;
 	textout_init(&whole, NULL);
-	for (size_t i = 0; i < t->n_prompt; i++) {
+	for (size_t i = t->n_before; i < t->n_tokens; i++) {
 		size_t len;
 		const char *p = tokenizer_piece(t->base.model->tokenizer, prev, t->tokens[i], &len);
 
@@ -236,7 +301,7 @@ static bool take_token(struct run_text *t, int32_t token, struct buf *piece)
 		t->finish_reason = "stop";
 		return true;
 	}
-	return t->n_tokens - t->n_prompt >= t->max_new;
+	return n_output(t) >= t->max_new;
 }
 
 static enum step finish_text(struct run_text *t, struct buf *piece)
@@ -318,7 +383,6 @@ static int render_completion(const struct run_text *t, struct buf *out)
 {
 	const char *own_id = t->base.request->request_id;
 	struct json_value *doc, *choice, *usage;
-	size_t n_output = t->n_tokens - t->n_prompt;
 	char id[sizeof "cmpl-" + REQUEST_ID_MAX];
 	uint64_t fresh;
 	int err = own_id[0] ? 0 : fresh_seed(&fresh);
@@ -341,8 +405,8 @@ static int render_completion(const struct run_text *t, struct buf *out)
 	json_add_string(choice, "finish_reason", t->finish_reason);
 	usage = json_add_object(doc, "usage");
 	json_add_uint(usage, "prompt_tokens", t->n_prompt);
-	json_add_uint(usage, "completion_tokens", n_output);
-	json_add_uint(usage, "total_tokens", t->n_prompt + n_output);
+	json_add_uint(usage, "completion_tokens", n_output(t));
+	json_add_uint(usage, "total_tokens", t->n_prompt + n_output(t));
 	err = json_render(doc, true, out);
 	json_free(doc);
 	return err;
@@ -357,13 +421,13 @@ static int render_document(const struct run_text *t, struct buf *out)
 	json_add_string(doc, "model", t->base.model->alias);
 	json_add_string(doc, "text", buf_text(&t->document_text));
 	tokens = json_add_array(doc, "tokens");
-	for (size_t i = t->n_prompt; i < t->n_tokens; i++)
+	for (size_t i = t->n_before + t->n_prompt; i < t->n_tokens; i++)
 		json_add_int(tokens, NULL, t->tokens[i]);
 	json_add_string(doc, "finish_reason", t->finish_reason);
 	json_add_uint(doc, "seed", t->sampling.seed);
 	usage = json_add_object(doc, "usage");
 	json_add_uint(usage, "prompt_tokens", t->n_prompt);
-	json_add_uint(usage, "output_tokens", t->n_tokens - t->n_prompt);
+	json_add_uint(usage, "output_tokens", n_output(t));
 	if (t->base.request->request_id[0])
 		json_add_string(doc, "request_id", t->base.request->request_id);
 	err = json_render(doc, true, out);
@@ -374,10 +438,16 @@ static int render_document(const struct run_text *t, struct buf *out)
 static int text_finish(struct run *r, struct buf *out, struct job_outcome *ret)
 {
 	struct run_text *t = (struct run_text *)r;
+	int err = t->session
+		? sessions_offer(r->limits.sessions, t->session, r->limits.job, t->tokens,
+			  (uint32_t)t->n_tokens, r->generation->context, r->model->sha256)
+		: 0;
 
+	if (err)
+		return err;
 	*ret = (struct job_outcome){
 		.prompt_tokens = t->n_prompt,
-		.output_tokens = t->n_tokens - t->n_prompt,
+		.output_tokens = n_output(t),
 		.finish_reason = t->finish_reason,
 		.seed_known = true,
 		.seed = t->sampling.seed,

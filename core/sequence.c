@@ -26,10 +26,11 @@ enum npu_error sequence_close(struct generation *g, struct sequence *s)
 	return s->lost ? NPU_SUCCESS : device_kv_free(g->device, s->id);
 }
 
-/* After a failure the KV is unknown: the committed length again, or nothing. */
-static void roll_back(struct generation *g, struct sequence *s)
+void sequence_cut(struct generation *g, struct sequence *s, uint32_t len)
 {
-	if (device_kv_truncate(g->device, s->id, (int32_t)s->committed) == NPU_SUCCESS)
+	assert(!s->lost && len <= s->committed);
+	s->committed = len;
+	if (device_kv_truncate(g->device, s->id, (int32_t)len) == NPU_SUCCESS)
 		return;
 	device_kv_free(g->device, s->id);
 	s->lost = true;
@@ -75,14 +76,13 @@ static void settle(struct generation *g, const struct passage *p, struct infer_r
 	if (r->stage == INFER_DONE)
 		p->seq->committed += p->cur;
 	else
-		roll_back(g, p->seq);
+		sequence_cut(g, p->seq, p->seq->committed); /* the KV is unknown now */
 }
 
 static bool reaches_all(const struct infer_result *r, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
-		if (npu_error_reaches_further(r[i].code) &&
-			r[i].stage != INFER_NOT_FINITE)
+		if (npu_error_reaches_further(r[i].code) && r[i].stage != INFER_NOT_FINITE)
 			return true;
 	return false;
 }

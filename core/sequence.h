@@ -18,6 +18,8 @@ struct sequence {
 /* NPU_MEMORY_ALLOCATION when the device has no room: the caller waits for another to close. */
 enum npu_error sequence_open(struct generation *g, struct sequence *ret);
 enum npu_error sequence_close(struct generation *g, struct sequence *s);
+/* Back to `len` tokens, at most the committed ones; what cannot be verified is freed, and lost. */
+void sequence_cut(struct generation *g, struct sequence *s, uint32_t len);
 
 /* What one sequence is to be fed with. */
 struct sequence_feed {

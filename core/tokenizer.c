@@ -105,6 +105,11 @@ size_t tokenizer_least(const struct tokenizer *t, size_t len)
 	return t->prefix.n + len / longest + (len % longest != 0) + t->suffix.n;
 }
 
+size_t tokenizer_prefix_len(const struct tokenizer *t)
+{
+	return t->prefix.n;
+}
+
 static int encode_text(const struct tokenizer *t, const char *text, size_t len, int32_t *out,
 	size_t *ret_n)
 {

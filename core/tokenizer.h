@@ -21,6 +21,9 @@ uint32_t tokenizer_vocab(const struct tokenizer *t);
 /* No text of `len` bytes has fewer tokens: what cannot fit is refused without encoding it. */
 size_t tokenizer_least(const struct tokenizer *t, size_t len);
 
+/* So many tokens tokenizer_encode() puts in front: what goes on with earlier tokens leaves them out. */
+size_t tokenizer_prefix_len(const struct tokenizer *t);
+
 /* prefix + tokens of the text + suffix. The caller frees *ret. -ENOMEM. The work is
  * O(n log n) in the text's length. */
 int tokenizer_encode(const struct tokenizer *t, const char *text, size_t len, int32_t **ret,

@@ -183,6 +183,8 @@ int verdict_judge(enum job_format format, const struct blob *content,
 		.stream = req->stream,
 		.shape = req->shape,
 	};
+	if (req->session)
+		strcpy(ret_order->session, req->session);
 	request_free(req);
 	return 0;
 }

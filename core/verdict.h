@@ -35,8 +35,8 @@ void verdict_reset(struct verdict *v);
 int verdict_parse(enum job_format format, const struct blob *content, struct request **ret,
 	struct fault *f);
 
-/* Parse and check a whole content. On success *ret_order has model, priority, deadline, stream
- * and shape (the blob is not taken); else `f` says why not. The shape alone is also set when what
+/* Parse and check a whole content. On success *ret_order has model, priority, deadline, stream,
+ * session and shape (the blob is not taken); else `f` says why not. The shape alone is also set when what
  * could be parsed is then refused. */
 int verdict_judge(enum job_format format, const struct blob *content,
 	const struct verdict_checker *c, struct job_order *ret_order, struct fault *f);

@@ -1,6 +1,6 @@
 /* The folders of the mount. An area is a part of the tree with one way of working: most are tables
- * of rows (fs/dir_fixed.c), jobs/ is not (fs/dir_jobs.c). Functions give 0 or a negative errno; one
- * that is NULL is refused with EPERM, as on a folder that cannot be changed. */
+ * of rows (fs/dir_fixed.c), jobs/ and sessions/ are not (fs/dir_jobs.c, fs/dir_sessions.c).
+ * Functions give 0 or a negative errno; one that is NULL is refused with area_refusal(). */
 #ifndef NPUFS_FS_AREA_H
 #define NPUFS_FS_AREA_H
 
@@ -37,18 +37,24 @@ struct area_ops {
 	int (*may_list)(struct npufs *fs, const struct cred *c, struct at dir);
 	/* Entries from place `from` on, "." and ".." not among them. */
 	int (*list)(struct npufs *fs, struct at dir, uint64_t from, struct listing *l);
+	int refusal; /* what is refused at all, links too, is refused with; 0: as by -EPERM */
 };
 
-extern const struct area_ops area_fixed, area_jobs;
+extern const struct area_ops area_fixed, area_jobs, area_sessions;
 extern const struct area_ops *const areas[AREA_COUNT]; /* fs/ops.c */
+/* -EPERM as on a folder that cannot be changed, unless the area has another. */
+int area_refusal(enum area area);
 
 /* --- tables of rows --------------------------------------------------------------------------- */
 
 struct node_row {
 	const char *name; /* NULL ends a table */
 	mode_t mode;      /* permission bits */
-	/* A text: rendered once per open. `object` is the model's index + 1, 0 in the root. */
+	/* A text: rendered once per open. `object` is the model's index + 1, a session's id, 0 in
+	 * the root. */
 	int (*show)(struct npufs *fs, uint64_t object, struct buf *out);
+	/* A control: takes what one write(2) wrote, without its line end, and judges it at once. */
+	int (*command)(struct npufs *fs, const struct cred *c, uint64_t object, const char *words);
 	bool live; /* the text changes by itself: it has no size, and is never cached */
 	bool (*exists)(struct npufs *fs); /* NULL: always */
 	enum area area;  /* a folder: the area that hangs here; AREA_ROOT for texts */
@@ -62,6 +68,10 @@ struct node_row {
 #define LIVE(name_, show_, doc_) \
 	{ \
 		.name = name_, .mode = 0444, .show = show_, .live = true, .doc = doc_ \
+	}
+#define CONTROL(name_, mode_, show_, command_, doc_) \
+	{ \
+		.name = name_, .mode = mode_, .show = show_, .command = command_, .doc = doc_ \
 	}
 #define AREA(name_, area_, mode_, doc_) \
 	{ \
@@ -80,6 +90,7 @@ struct fixed_area {
 	const char *object_suffix;
 };
 extern const struct fixed_area fixed_root, fixed_models, fixed_manifests;
-const struct fixed_area *fixed_of(enum area area); /* NULL for jobs/ */
+const struct fixed_area *fixed_of(enum area area); /* NULL for what is no area of tables */
+extern const struct node_row session_rows[];
 
 #endif

@@ -231,7 +231,7 @@ static int jobs_rename(struct npufs *fs, const struct cred *c, struct at from_di
 	struct at to_dir, const char *to, bool no_replace, uint64_t *ret_sync)
 {
 	if (to_dir.area != AREA_JOBS)
-		return -EPERM;
+		return area_refusal(to_dir.area);
 	return jobdir_rename(fs->jobs, c, from_dir.object, from, to_dir.object, to, no_replace,
 		ret_sync);
 }

@@ -45,6 +45,7 @@ static int metrics_show(struct npufs *fs, uint64_t object, struct buf *out)
 	jobdir_usage(fs->jobs, &usage);
 	metrics_set(METRIC_JOBS_QUEUED, (int64_t)queued);
 	metrics_set(METRIC_JOBS_RUNNING, (int64_t)running);
+	metrics_set(METRIC_SESSIONS, (int64_t)sessions_count(engine_sessions(fs->engine)));
 	metrics_set(METRIC_FILES, (int64_t)usage.files);
 	metrics_set(METRIC_BYTES, (int64_t)usage.bytes);
 	metrics_set(METRIC_HEALTH_STATE, health_state(&fs->health));
@@ -81,6 +82,8 @@ static const struct node_row root_rows[] = { TEXT("README", readme_show, "this t
 	AREA("models", AREA_MODELS, 0555, "what can be asked, one folder a model"),
 	AREA("manifests", AREA_MANIFESTS, 0555, "hashes, shapes and versions of each model"),
 	AREA(JOBS_NAME, AREA_JOBS, 01777, "write requests here; results appear beside them"),
+	AREA("sessions", AREA_SESSIONS, 01777,
+		"conversations that go on; mkdir begins one, rmdir frees it"),
 	ROWS_END };
 
 const struct fixed_area fixed_root = { .rows = root_rows };

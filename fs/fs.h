@@ -41,7 +41,7 @@ struct npufs {
 
 /* What an inode number stands for: an object of an area and a row of its table. Numbers are never
  * pointers, and an object's id is never used again. */
-enum area { AREA_ROOT, AREA_MODELS, AREA_MANIFESTS, AREA_JOBS, AREA_COUNT };
+enum area { AREA_ROOT, AREA_MODELS, AREA_MANIFESTS, AREA_JOBS, AREA_SESSIONS, AREA_COUNT };
 
 struct at {
 	enum area area;

@@ -35,6 +35,11 @@ static inline struct handle *handle_of(const struct fuse_file_info *fi)
 /* fs/kind_text.c: a text rendered at open; `text` is taken. NULL: no memory. */
 struct handle *text_handle_new(struct buf *text);
 
+/* fs/kind_command.c: a control of that object; `text`, what reading it gives, is taken. NULL: no
+ * memory. The row must stay. */
+struct node_row;
+struct handle *command_handle_new(const struct node_row *row, uint64_t object, struct buf *text);
+
 /* fs/kind_event.c: accepts nothing. NULL: no memory. */
 struct handle *event_handle_new(void);
 

@@ -217,6 +217,11 @@ static int start_engine(struct npufs *fs, const struct device_ops *ops)
 		.golden_ns = (int64_t)o->golden_us * 1000,
 		.pairs = o->parallel == OPTION_PARALLEL_PROVEN,
 		.store = fs->store,
+		.sessions = {
+			.all = o->sessions,
+			.user = o->user_sessions,
+			.idle_ns = (int64_t)o->session_idle_us * 1000,
+		},
 	};
 	const struct jobdir_limits limits = {
 		.files = o->max_files,
@@ -331,6 +336,8 @@ static void serve(struct npufs *fs)
 		if (woken) {
 			woken = 0;
 			jobdir_tidy(fs->jobs);
+			if (sessions_tidy(engine_sessions(fs->engine)))
+				engine_wake(fs->engine);
 		}
 		if (n == -EINTR)
 			continue;

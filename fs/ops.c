@@ -25,7 +25,15 @@ const struct area_ops *const areas[AREA_COUNT] = {
 	[AREA_MODELS] = &area_fixed,
 	[AREA_MANIFESTS] = &area_fixed,
 	[AREA_JOBS] = &area_jobs,
+	[AREA_SESSIONS] = &area_sessions,
 };
+
+int area_refusal(enum area area)
+{
+	int err = area < AREA_COUNT ? areas[area]->refusal : 0;
+
+	return err ? err : -EPERM;
+}
 
 /* --- who asks --------------------------------------------------------------------------------- */
 
@@ -171,21 +179,26 @@ static void op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t
 	struct fuse_entry_param e = { .generation = c.fs->generation };
 
 	reply_entry(req,
-		c.area->mkdir ? c.area->mkdir(c.fs, &c.cred, c.at, name, mode, &e) : -EPERM, &e);
+		c.area->mkdir ? c.area->mkdir(c.fs, &c.cred, c.at, name, mode, &e)
+			      : area_refusal(c.at.area),
+		&e);
 }
 
 static void op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
 	struct call c = call_of(req, parent);
 
-	reply_err(req, c.area->unlink ? c.area->unlink(c.fs, &c.cred, c.at, name) : -EPERM);
+	reply_err(req,
+		c.area->unlink ? c.area->unlink(c.fs, &c.cred, c.at, name)
+			       : area_refusal(c.at.area));
 }
 
 static void op_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
 	struct call c = call_of(req, parent);
 
-	reply_err(req, c.area->rmdir ? c.area->rmdir(c.fs, &c.cred, c.at, name) : -EPERM);
+	reply_err(req,
+		c.area->rmdir ? c.area->rmdir(c.fs, &c.cred, c.at, name) : area_refusal(c.at.area));
 }
 
 static void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t new_parent,
@@ -193,7 +206,7 @@ static void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_
 {
 	struct call c = call_of(req, parent);
 	uint64_t sync = 0;
-	int err = -EPERM;
+	int err = area_refusal(c.at.area);
 
 	if (flags & ~(unsigned)RENAME_NOREPLACE)
 		err = -EINVAL;
@@ -209,20 +222,20 @@ static void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_
 /* Links and device files do not exist here. */
 static void op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t dev)
 {
-	(void)parent, (void)name, (void)mode, (void)dev;
-	reply_err(req, -EPERM);
+	(void)name, (void)mode, (void)dev;
+	reply_err(req, area_refusal(at_of(parent).area));
 }
 
 static void op_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, const char *name)
 {
-	(void)target, (void)parent, (void)name;
-	reply_err(req, -EPERM);
+	(void)target, (void)name;
+	reply_err(req, area_refusal(at_of(parent).area));
 }
 
 static void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t new_parent, const char *new_name)
 {
-	(void)ino, (void)new_parent, (void)new_name;
-	reply_err(req, -EPERM);
+	(void)ino, (void)new_name;
+	reply_err(req, area_refusal(at_of(new_parent).area));
 }
 
 /* --- open files ------------------------------------------------------------------------------- */
@@ -274,7 +287,7 @@ static void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_
 	struct call c = call_of(req, parent);
 	struct fuse_entry_param e = { .generation = c.fs->generation };
 	struct handle *h = NULL;
-	int err = -EPERM;
+	int err = area_refusal(c.at.area);
 
 	if (announce_is_self(c.fs->announcer, &c.cred))
 		err = announce_create(c.fs, &c.cred, c.at, name, fi, &e, &h);

@@ -42,4 +42,5 @@ void readme_render(struct npufs *fs, struct buf *out)
 	put_rows(out, "models/MODEL/", fixed_models.object_rows);
 	put_rows(out, "manifests/", fixed_manifests.object_rows);
 	put_results(out);
+	put_rows(out, "sessions/NAME/", session_rows);
 }

@@ -54,7 +54,8 @@ static inline int up(void **state)
 		.max_active = 4,
 		.queue_limit = 10000,
 		.user_limit = 5000,
-		.output_bytes = 1 << 20 };
+		.output_bytes = 1 << 20,
+		.sessions = { .all = 64, .user = 16 } };
 	return 0;
 }
 
@@ -103,7 +104,7 @@ static inline void await_health(enum health_state s)
 
 static inline int check_model(void *context, const struct request *req, struct fault *f)
 {
-	return engine_model(context, req, f);
+	return engine_session(context, 1000, req, f);
 }
 
 static inline int submit_as(uint32_t uid, const char *json, struct job **ret)

@@ -510,8 +510,9 @@ static void request_from_json__two_names_of_one_field__refused(void **state)
 static void request_from_json__known_but_not_offered__refused(void **state)
 {
 	(void)state;
-	refused(B("{\"prompt\":\"x\",\"session\":\"s\"}"), -EOPNOTSUPP, "session",
-		"sessions are not offered");
+	refused(B("{\"session\":\"s\",\"inputs\":[{\"name\":\"x\",\"shape\":[1],\"datatype\":"
+		  "\"FP32\",\"data\":[1]}]}"),
+		-EOPNOTSUPP, "session", "tensors have no sessions");
 	refused(B("{\"prompt\":\"x\",\"n\":2}"), -EINVAL, "n", "\"n\" can only be 1");
 	refused(B("{\"prompt\":\"x\",\"best_of\":\"1\"}"), -EINVAL, "best_of",
 		"\"best_of\" can only be 1");
@@ -521,6 +522,28 @@ static void request_from_json__known_but_not_offered__refused(void **state)
 		"can only be 0");
 	refused(B("{\"prompt\":\"x\",\"logprobs\":1}"), -EINVAL, "logprobs", "can only be null");
 	refused(B("{\"prompt\":\"x\",\"suffix\":\"\"}"), -EINVAL, "suffix", "can only be null");
+}
+
+static void request_from_json__session__a_name_or_refused(void **state)
+{
+	static const char *const bad[] = { "\"\"", "\".hidden\"", "\"a/b\"", "\"a b\"",
+		"\"\u00e9\"",
+		"\"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\"" };
+	struct fault f = FAULT_NONE;
+	struct request *r = NULL;
+	char text[200];
+
+	(void)state;
+	assert_int_equal(request_from_json(B("{\"prompt\":\"x\",\"session\":\"Chat_1.b-2\"}"), &r,
+				 &f),
+		0);
+	assert_string_equal(r->session, "Chat_1.b-2");
+	request_free(r);
+	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+		snprintf(text, sizeof text, "{\"prompt\":\"x\",\"session\":%s}", bad[i]);
+		refused(text, strlen(text), -EINVAL, "session", "\"session\" must be a string of");
+	}
+	refused(B("{\"prompt\":\"x\",\"session\":1}"), -EINVAL, "session", "\"session\" is 1");
 }
 
 /* --- the documents' table --------------------------------------------------------------------- */
@@ -567,6 +590,7 @@ int main(void)
 		cmocka_unit_test(request_from_json__what_to_run__exactly_one),
 		cmocka_unit_test(request_from_json__two_names_of_one_field__refused),
 		cmocka_unit_test(request_from_json__known_but_not_offered__refused),
+		cmocka_unit_test(request_from_json__session__a_name_or_refused),
 		cmocka_unit_test(request_fields__documented__ours_only_and_complete),
 	};
 

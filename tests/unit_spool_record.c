@@ -45,6 +45,7 @@ static struct record_run widest_run(void)
 		.priority = INT32_MIN,
 		.deadline_ms = INT64_MIN,
 		.names_files = true,
+		.in_session = true,
 		.view = {
 			.id = UINT64_MAX,
 			.uid = UINT32_MAX,
@@ -108,6 +109,7 @@ static void check_same_run(const struct record_run *a, const struct record_run *
 	assert_int_equal(a->priority, b->priority);
 	assert_int_equal(a->deadline_ms, b->deadline_ms);
 	assert_int_equal(a->names_files, b->names_files);
+	assert_int_equal(a->in_session, b->in_session);
 	assert_int_equal(v->id, w->id);
 	assert_int_equal(v->uid, w->uid);
 	assert_int_equal(v->state, w->state);

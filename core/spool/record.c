@@ -70,6 +70,7 @@ static const struct row run_rows[] = {
 	RUN("priority", I32, priority),
 	RUN("deadline_ms", I64, deadline_ms),
 	RUN("names_files", BOOL, names_files),
+	RUN("in_session", BOOL, in_session),
 	RUN("generation", U64, view.generation),
 	RUN("made", I64, view.made),
 	RUN("queued", I64, view.queued),

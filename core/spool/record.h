@@ -34,6 +34,7 @@ struct record_run {
 	int32_t priority;
 	int64_t deadline_ms;
 	bool names_files; /* its request names others */
+	bool in_session;  /* it goes on with a session, which ends with the daemon */
 };
 
 /* Fills the beginning of the part, a NUL at its end; returns how many bytes that are. */

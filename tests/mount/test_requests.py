@@ -49,7 +49,7 @@ BAD = (
     with_offset(b'{"prompt":"x","stream":1}', b"1}", E.EINVAL, "stream", ""),
     with_offset(b'{"prompt":"x","priority":101}', b"101", E.ERANGE, "priority", ""),
     with_offset(b'{"prompt":"x","deadline_ms":0}', b"0}", E.ERANGE, "deadline_ms", ""),
-    with_offset(b'{"prompt":"x","session":"s"}', b'"s"', E.EOPNOTSUPP, "session", ""),
+    with_offset(b'{"prompt":"x","session":".s"}', b'".s"', E.EINVAL, "session", "dot"),
     with_offset(b'{"prompt":"x"} {"prompt":"y"}', b'{"prompt":"y"}', E.EINVAL, None, "more text"),
     with_offset(b'{"prompt":"z"}x', b"x", E.EINVAL, None, "more text"),
     with_offset(b'{"prompt":"x",}', b"}", E.EINVAL, None, "comma"),
