@@ -1,6 +1,7 @@
 /* The file is opened and looked at first, and loaded through its descriptor: so what was looked at is
- * what is loaded, whatever the path means by then. It is never unloaded, since the table and the
- * SDK's threads live in it. */
+ * what is loaded, whatever the path means by then. The object is never unloaded, since the table and
+ * the SDK's threads live in it, and the descriptor stays open: the loader knows objects by name, and
+ * that number must not come to mean another file. */
 #include "core/device_calrt.h"
 
 #include <dlfcn.h>
@@ -84,10 +85,9 @@ const struct device_ops *device_calrt_load(struct fault *f)
 		refuse(f, -ELIBACC, dlerror());
 		return NULL;
 	}
+	fd = -1;
 	loaded = ask_for_table(object);
-	if (!loaded) {
-		dlclose(object);
+	if (!loaded)
 		refuse(f, -ELIBBAD, DEVICE_CALRT_FILE " was built for another npufs");
-	}
 	return loaded;
 }
