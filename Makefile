@@ -18,7 +18,7 @@ endif
 Q     := $(if $(filter 1,$(V)),,@)
 
 PACKAGES := libfuse3-dev libcjson-dev libssl-dev pkg-config fuse3
-TEST_PACKAGES := libcmocka-dev python3 inotify-tools
+TEST_PACKAGES := libcmocka-dev g++ python3 inotify-tools
 
 CPPFLAGS += -I. -D_GNU_SOURCE -MMD -MP
 OPT      ?= -O2
@@ -72,7 +72,8 @@ help: ## this list
 
 $(BUILD)/fs/%.o: CPPFLAGS += $(shell pkg-config --cflags fuse3)
 # The arithmetic: vectorised, but with every IEEE rule that matters to it kept.
-$(BUILD)/core/sim/%.o: CFLAGS += -O3 -fno-math-errno -fno-trapping-math -ffp-contract=off
+$(BUILD)/core/sim/%.o $(BUILD)/pic/core/sim/%.o: CFLAGS += -O3 -fno-math-errno -fno-trapping-math \
+	-ffp-contract=off
 # Loops over all logits of a token.
 $(BUILD)/core/sampler.o $(BUILD)/core/infer.o: CFLAGS += -O3
 
@@ -106,6 +107,11 @@ $(BUILD)/core/device_calrt.o: CPPFLAGS += -DNPUFS_LIBDIR='"$(PREFIX)/lib/npufs"'
 CALRT_SRC    := core/device_calrt/device_calrt.cc
 CALRT_MAP    := core/device_calrt/device_calrt.map
 CALRT_LIB    ?= $(firstword $(wildcard $(CALRT_SDK)/lib/libcalrt*.so $(CALRT_SDK)/lib/libcalrt*.so.*))
+ifneq ($(CALRT_SDK),)
+ifeq ($(CALRT_LIB),)
+$(error no libcalrt*.so in $(CALRT_SDK)/lib)
+endif
+endif
 DOUBLE       := $(BUILD)/tests/calrt_sdk
 DOUBLE_LIB   := $(DOUBLE)/lib/libcalrt.so
 CALRT_DOUBLE := $(BUILD)/tests/npufs-calrt.so
@@ -115,32 +121,27 @@ PIC_CORE     := $(patsubst %.c,$(BUILD)/pic/%.o,$(wildcard core/device_sim.c cor
 CALRT_LINK    = $(CXX) $(CXXFLAGS) $(LDFLAGS) -shared $(if $(SAN),,-Wl,-z,defs)
 
 # What goes into shared objects: nothing of it is seen from outside, or the daemon's own would be taken.
-$(BUILD)/pic/core/sim/%.o: CFLAGS += -O3 -fno-math-errno -fno-trapping-math -ffp-contract=off
 $(BUILD)/pic/%.o: %.c
 	@mkdir -p $(@D)
 	$(if $(Q),@echo "  CC    $< (pic)")
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -fPIC -fvisibility=hidden -c -o $@ $<
 
-$(BUILD)/npufs-calrt.o: $(CALRT_SRC)
-	@[ -n "$(CALRT_LIB)" ] || { echo "no libcalrt in $(CALRT_SDK)/lib"; exit 1; }
-	@mkdir -p $(@D)
-	$(if $(Q),@echo "  CXX   $<")
-	$(Q)$(CXX) $(CPPFLAGS) $(CXXFLAGS) -isystem $(CALRT_SDK)/include -c -o $@ $<
+# An adapter: $(1).so against the headers in $(2) and the library $(3).
+define adapter
+$(1).o: $(CALRT_SRC) $(wildcard $(2)/calrt/*)
+	@mkdir -p $$(@D)
+	$$(if $$(Q),@echo "  CXX   $$@")
+	$$(Q)$$(CXX) $$(CPPFLAGS) $$(CXXFLAGS) -isystem $(2) -c -o $$@ $$<
 
-$(BUILD)/npufs-calrt.so: $(BUILD)/npufs-calrt.o $(BUILD)/pic/core/buf.o $(CALRT_LIB) $(CALRT_MAP)
-	$(if $(Q),@echo "  LINK  $@")
-	$(Q)$(CALRT_LINK) -Wl,--version-script=$(CALRT_MAP) -Wl,-rpath,$(abspath $(CALRT_SDK)/lib) \
-		-o $@ $(filter-out $(CALRT_MAP),$^)
+$(1).so: $(1).o $(BUILD)/pic/core/buf.o $(3) | $(CALRT_MAP)
+	$$(if $$(Q),@echo "  LINK  $$@")
+	$$(Q)$$(CALRT_LINK) -Wl,--version-script=$(CALRT_MAP) -Wl,-rpath,$(abspath $(dir $(3))) -o $$@ $$^
+endef
 
-$(BUILD)/tests/npufs-calrt.o: $(CALRT_SRC)
-	@mkdir -p $(@D)
-	$(if $(Q),@echo "  CXX   $< (double)")
-	$(Q)$(CXX) $(CPPFLAGS) $(CXXFLAGS) -Itests/calrt_sdk/include -c -o $@ $<
-
-$(CALRT_DOUBLE): $(BUILD)/tests/npufs-calrt.o $(BUILD)/pic/core/buf.o $(DOUBLE_LIB) $(CALRT_MAP)
-	$(if $(Q),@echo "  LINK  $@")
-	$(Q)$(CALRT_LINK) -Wl,--version-script=$(CALRT_MAP) -Wl,-rpath,$(abspath $(DOUBLE)/lib) \
-		-o $@ $(filter-out $(CALRT_MAP),$^)
+$(eval $(call adapter,$(BUILD)/tests/npufs-calrt,tests/calrt_sdk/include,$(DOUBLE_LIB)))
+ifneq ($(CALRT_SDK),)
+$(eval $(call adapter,$(BUILD)/npufs-calrt,$(CALRT_SDK)/include,$(CALRT_LIB)))
+endif
 
 $(DOUBLE)/calrt_double.o: tests/calrt_sdk/calrt_double.cc
 	@mkdir -p $(@D)

@@ -160,7 +160,7 @@ struct device_ops {
  * in order of registration; NULL past the end. */
 const struct device_ops *device_backend(const char *name);
 const char *device_backend_name(size_t i);
-/* The same for a user's choice: `f` says what is wrong with it, and what to do. */
+/* The same for a user's choice: `f`, which must be given, says what is wrong with it and what to do. */
 int device_find(const char *name, const struct device_ops **ret, struct fault *f);
 
 /* --- the checked caller ----------------------------------------------------------------------- */
