@@ -8,13 +8,17 @@ CC      ?= cc
 DESTDIR ?=
 PREFIX  ?= /usr/local
 STORE   ?= build/store
+CALRT_SDK ?=
 
 comma := ,
 BUILD ?= build$(if $(SAN),/san-$(subst $(comma),-,$(SAN)))$(if $(filter clang%,$(CC)),/$(CC))
+ifeq ($(origin CXX),default)
+CXX := $(if $(filter clang%,$(CC)),$(subst clang,clang++,$(CC)),g++)
+endif
 Q     := $(if $(filter 1,$(V)),,@)
 
 PACKAGES := libfuse3-dev libcjson-dev libssl-dev pkg-config fuse3
-TEST_PACKAGES := libcmocka-dev python3 inotify-tools
+TEST_PACKAGES := libcmocka-dev g++ python3 inotify-tools
 
 CPPFLAGS += -I. -D_GNU_SOURCE -MMD -MP
 OPT      ?= -O2
@@ -23,7 +27,7 @@ CFLAGS   += -std=gnu11 $(OPT) -g -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmi
 ifeq ($(WERROR),1)
 CFLAGS += -Werror
 endif
-LDLIBS_CORE := -lcjson -lcrypto -lm -lpthread
+LDLIBS_CORE := -lcjson -lcrypto -lm -lpthread -ldl
 ifneq ($(SAN),)
 CFLAGS  += -fsanitize=$(SAN) -fno-omit-frame-pointer -DNPUFS_DEBUG=1
 CFLAGS  += $(if $(findstring undefined,$(SAN)),-fno-sanitize-recover=undefined)
@@ -31,6 +35,9 @@ LDFLAGS += -fsanitize=$(SAN)
 else
 CPPFLAGS += -D_FORTIFY_SOURCE=2
 endif
+# The headers of core/ are C: struct and function names meet in them, which -Wshadow minds in C++.
+CXXFLAGS += -std=c++17 -fPIC $(filter-out -std=% -Wshadow -Wstrict-prototypes -Wmissing-prototypes,$(CFLAGS)) \
+	$(if $(findstring undefined,$(SAN)),-fno-sanitize=vptr)
 
 CORE_SRC  := $(wildcard core/*.c core/sim/*.c core/spool/*.c)
 OPT_SRC   := $(wildcard mountopts/*.c)
@@ -55,17 +62,18 @@ TOOLS     := $(patsubst tests/%.c,$(BUILD)/tests/%,$(TOOL_SRC))
 
 all: programs ## build npufs and npufs-admin (default)
 
-programs: $(BUILD)/npufs $(BUILD)/npufs-admin
+programs: $(BUILD)/npufs $(BUILD)/npufs-admin $(if $(CALRT_SDK),$(BUILD)/npufs-calrt.so)
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
-	@echo "variables: V=1 WERROR=1 SAN=address,undefined|thread T=pattern CC= STORE= DESTDIR= PREFIX="
+	@echo "variables: V=1 WERROR=1 SAN=address,undefined|thread T=pattern CC= STORE= DESTDIR= PREFIX= CALRT_SDK="
 
 # --- building --------------------------------------------------------------------------------------
 
 $(BUILD)/fs/%.o: CPPFLAGS += $(shell pkg-config --cflags fuse3)
 # The arithmetic: vectorised, but with every IEEE rule that matters to it kept.
-$(BUILD)/core/sim/%.o: CFLAGS += -O3 -fno-math-errno -fno-trapping-math -ffp-contract=off
+$(BUILD)/core/sim/%.o $(BUILD)/pic/core/sim/%.o: CFLAGS += -O3 -fno-math-errno -fno-trapping-math \
+	-ffp-contract=off
 # Loops over all logits of a token.
 $(BUILD)/core/sampler.o $(BUILD)/core/infer.o: CFLAGS += -O3
 
@@ -90,6 +98,62 @@ $(BUILD)/tests/tool_%: $(BUILD)/tests/tool_%.o $(LIB_OBJ)
 	$(if $(Q),@echo "  LINK  $@")
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LDLIBS_CORE)
 
+# --- the accelerator's SDK -------------------------------------------------------------------------
+
+# CALRT_SDK=DIR, with DIR/include/calrt and DIR/lib, makes npufs-calrt.so, which the daemon loads for
+# device=calrt. Tests make one against a double of the SDK, whether there is an SDK or not.
+$(BUILD)/core/device_calrt.o: CPPFLAGS += -DNPUFS_LIBDIR='"$(PREFIX)/lib/npufs"'
+
+CALRT_SRC    := core/device_calrt/device_calrt.cc
+CALRT_MAP    := core/device_calrt/device_calrt.map
+CALRT_LIB    ?= $(firstword $(wildcard $(CALRT_SDK)/lib/libcalrt*.so $(CALRT_SDK)/lib/libcalrt*.so.*))
+ifneq ($(CALRT_SDK),)
+ifeq ($(CALRT_LIB),)
+$(error no libcalrt*.so in $(CALRT_SDK)/lib)
+endif
+endif
+DOUBLE       := $(BUILD)/tests/calrt_sdk
+DOUBLE_LIB   := $(DOUBLE)/lib/libcalrt.so
+CALRT_DOUBLE := $(BUILD)/tests/npufs-calrt.so
+PIC_CORE     := $(patsubst %.c,$(BUILD)/pic/%.o,$(wildcard core/device_sim.c core/device_soft*.c \
+	core/sim/*.c core/json*.c) \
+	core/buf.c core/decimal.c core/fault.c core/npu_error.c core/tensor.c core/utf8.c)
+CALRT_LINK    = $(CXX) $(CXXFLAGS) $(LDFLAGS) -shared $(if $(SAN),,-Wl,-z,defs)
+
+# What goes into shared objects: nothing of it is seen from outside, or the daemon's own would be taken.
+$(BUILD)/pic/%.o: %.c
+	@mkdir -p $(@D)
+	$(if $(Q),@echo "  CC    $< (pic)")
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -fPIC -fvisibility=hidden -c -o $@ $<
+
+# An adapter: $(1).so against the headers in $(2) and the library $(3).
+define adapter
+$(1).o: $(CALRT_SRC) $(wildcard $(2)/calrt/*)
+	@mkdir -p $$(@D)
+	$$(if $$(Q),@echo "  CXX   $$@")
+	$$(Q)$$(CXX) $$(CPPFLAGS) $$(CXXFLAGS) -isystem $(2) -c -o $$@ $$<
+
+$(1).so: $(1).o $(BUILD)/pic/core/buf.o $(3) | $(CALRT_MAP)
+	$$(if $$(Q),@echo "  LINK  $$@")
+	$$(Q)$$(CALRT_LINK) -Wl,--version-script=$(CALRT_MAP) -Wl,-rpath,$(abspath $(dir $(3))) -o $$@ $$^
+endef
+
+$(eval $(call adapter,$(BUILD)/tests/npufs-calrt,tests/calrt_sdk/include,$(DOUBLE_LIB)))
+ifneq ($(CALRT_SDK),)
+$(eval $(call adapter,$(BUILD)/npufs-calrt,$(CALRT_SDK)/include,$(CALRT_LIB)))
+endif
+
+$(DOUBLE)/calrt_double.o: tests/calrt_sdk/calrt_double.cc
+	@mkdir -p $(@D)
+	$(if $(Q),@echo "  CXX   $<")
+	$(Q)$(CXX) $(CPPFLAGS) $(CXXFLAGS) -Itests/calrt_sdk/include -c -o $@ $<
+
+$(DOUBLE_LIB): $(DOUBLE)/calrt_double.o $(PIC_CORE)
+	@mkdir -p $(@D)
+	$(if $(Q),@echo "  LINK  $@")
+	$(Q)$(CALRT_LINK) -Wl,-soname,libcalrt.so -o $@ $^ $(LDLIBS_CORE)
+
+$(BUILD)/tests/unit_device_calrt: | $(CALRT_DOUBLE)
 
 # --- what there is to run --------------------------------------------------------------------------
 
@@ -116,7 +180,7 @@ unit: programs $(CHOSEN) ## the unit tests; T=pattern chooses
 	@failed=0; for t in $(CHOSEN); do \
 		echo "== $$(basename $$t)"; timeout 300 $$t || failed=1; done; exit $$failed
 
-mount-test: programs $(TOOLS) ## tests on real mounts (root); T=pattern chooses
+mount-test: programs $(TOOLS) $(CALRT_DOUBLE) ## tests on real mounts (root); T=pattern chooses
 	@BUILD=$(BUILD) SLOW=$(if $(SAN),4,1) python3 tests/mount/run.py -j $(if $(SAN),3,2) $(if $(T),-k '$(T)')
 
 docs-test: programs ## the README's commands and tables against the program
@@ -165,7 +229,7 @@ coverage: ## line coverage of the unit tests (lcov)
 	@lcov -q -c -d build/coverage -o build/coverage.info && lcov --summary build/coverage.info
 
 lint: ## format, cppcheck, and both compilers with every warning an error
-	@clang-format --dry-run -Werror $(shell git ls-files '*.c' '*.h')
+	@clang-format --dry-run -Werror $(shell git ls-files '*.c' '*.h' '*.cc')
 	@cppcheck -q --enable=warning,performance,portability --error-exitcode=1 --std=c11 -I. -D_GNU_SOURCE \
 		--suppress=missingIncludeSystem --suppressions-list=tests/cppcheck.txt core fs mountopts
 	@$(MAKE) --no-print-directory CC=clang WERROR=1 programs
@@ -174,6 +238,7 @@ lint: ## format, cppcheck, and both compilers with every warning an error
 install: programs ## to DESTDIR and PREFIX
 	install -D -m 755 $(BUILD)/npufs $(DESTDIR)$(PREFIX)/sbin/npufs
 	install -D -m 755 $(BUILD)/npufs-admin $(DESTDIR)$(PREFIX)/sbin/npufs-admin
+	$(if $(CALRT_SDK),install -D -m 755 $(BUILD)/npufs-calrt.so $(DESTDIR)$(PREFIX)/lib/npufs/npufs-calrt.so)
 	install -D -m 644 examples/host/npufs.service $(DESTDIR)$(PREFIX)/lib/systemd/system/npufs.service
 	install -D -m 644 README.md $(DESTDIR)$(PREFIX)/share/doc/npufs/README.md
 

@@ -16,6 +16,7 @@
 #include <stdint.h>
 
 #include "core/buf.h"
+#include "core/fault.h"
 #include "core/npu_error.h"
 #include "core/tensor.h"
 
@@ -156,9 +157,12 @@ struct device_ops {
 
 #define DEVICE_SLICE_ALIGN 4
 
-/* The backend of that name, or NULL. Names in order of registration; NULL past the end. */
+/* The backend of that name; NULL when there is none, or its shared object cannot be loaded here. Names
+ * in order of registration; NULL past the end. */
 const struct device_ops *device_backend(const char *name);
 const char *device_backend_name(size_t i);
+/* The same for a user's choice: `f`, which must be given, says what is wrong with it and what to do. */
+int device_find(const char *name, const struct device_ops **ret, struct fault *f);
 
 /* --- the checked caller ----------------------------------------------------------------------- */
 

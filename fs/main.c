@@ -107,30 +107,13 @@ static int parse_command(int argc, char **argv, struct command *cmd, struct moun
 
 /* --- starting --------------------------------------------------------------------------------- */
 
-static int find_backend(const struct mount_options *o, const struct device_ops **ret,
-	struct fault *f)
-{
-	const char *names[16] = { NULL };
-
-	*ret = device_backend(o->device);
-	if (*ret)
-		return 0;
-	for (size_t i = 0; i + 1 < ARRAY_SIZE(names) && device_backend_name(i); i++)
-		names[i] = device_backend_name(i);
-	const char *near = fault_nearest(o->device, names);
-
-	return fault_set(f, -EINVAL, "device=sim is the software device",
-		"there is no device \"%s\"%s%s%s", o->device, near ? "; did you mean " : "",
-		near ? near : "", near ? "?" : "");
-}
-
 /* What can be wrong before the mount is there is said at once, to the terminal. */
 static int open_store(struct npufs *fs, const char *store, const struct device_ops **ret_ops,
 	struct fault *f)
 {
 	AUTO_FREE char *whole = realpath(store, NULL);
 	struct stat st;
-	int err = find_backend(&fs->opts, ret_ops, f);
+	int err = device_find(fs->opts.device, ret_ops, f);
 
 	if (!err && (!whole || stat(whole, &st) < 0))
 		err = fault_set(f, -errno, "make one: npufs-admin store init STORE",

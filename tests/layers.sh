@@ -20,6 +20,8 @@ check "cJSON stands behind core/json.c" '#include *[<"](cjson|cJSON)' \
 	$(find core fs mountopts -name '*.[ch]' ! -path core/json.c)
 check "OpenSSL stands behind core/crypto.c" '#include *<openssl' \
 	$(find core fs mountopts -name '*.[ch]' ! -path core/crypto.c)
+check "the accelerator's SDK stands behind core/device_calrt/" '#include *[<"]calrt' \
+	$(find core fs mountopts \( -name '*.[ch]' -o -name '*.cc' \) ! -path 'core/device_calrt/*')
 check "only core/device.c calls a backend's table" '(->|\.)ops->(infer|wait|configure|create_|kv_|slice_)' \
 	$(find core -name '*.c' ! -path 'core/device*.c')
 check "the arithmetic knows nothing of devices" '#include "core/(device|engine|generation)' \

@@ -222,9 +222,12 @@ static void device_backend__names__found_in_order(void **state)
 	assert_string_equal(device_backend_name(0), "sim");
 	assert_ptr_equal(device_backend("null"), OPS);
 	assert_null(device_backend("nul"));
-	for (size_t i = 0; device_backend_name(i); i++)
-		assert_string_equal(device_backend(device_backend_name(i))->name,
-			device_backend_name(i));
+	for (size_t i = 0; device_backend_name(i); i++) {
+		const struct device_ops *ops = device_backend(device_backend_name(i));
+
+		if (ops) /* else it is loaded, and not installed here */
+			assert_string_equal(ops->name, device_backend_name(i));
+	}
 }
 
 #define RIGGED(test) cmocka_unit_test_setup_teardown(test, rig_up, rig_down)
