@@ -254,24 +254,29 @@ static void pair__stale_when_opened_again__one_in_flight(void **state)
 	assert_int_equal(fake_count("pong"), 0);
 }
 
+/* The third Wait is that of the pair's second: both are on the device. */
 static void pair__one_cancelled_in_flight__the_other_goes_on(void **state)
 {
 	(void)state;
 	prove("f1");
 	start(&fake_pair_ops);
 	for (int gone = 0; gone < 2; gone++) {
-		struct job *j[2];
+		struct job *first, *j[2];
 
 		await_health(HEALTH_READY);
-		j[0] = submit("{\"prompt\":\"abc\"}");
-		j[1] = submit("{\"prompt\":\"abcdef\"}");
 		fake_hold();
+		first = submit("{\"prompt\":\"xyz\",\"max_new_tokens\":1}");
+		fake_await_held();
+		j[0] = submit(requests[0]);
+		j[1] = submit(requests[1]);
+		fake_hold_at(3);
+		fake_let_go();
 		fake_await_held();
 		engine_cancel(r.engine, j[gone]);
+		check_error(j[gone], JOB_CANCELLED, -ECANCELED);
 		fake_let_go();
-		if (job_state(j[gone]) == JOB_CANCELLED)
-			check_error(j[gone], JOB_CANCELLED, -ECANCELED);
 		check_output(j[!gone], answers[!gone]);
+		job_put(first);
 		job_put(j[0]);
 		job_put(j[1]);
 	}
