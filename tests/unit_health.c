@@ -75,6 +75,7 @@ static void render__nothing_yet__says_so(void **state)
 	assert_true(says("last_progress_seconds_ago: never"));
 	assert_true(says("last_error: none"));
 	assert_true(says("recoveries: 0"));
+	assert_true(says("parallel: off"));
 }
 
 static void set_fault__device_error__told_with_its_action(void **state)
@@ -153,6 +154,14 @@ static void render__measuring_backend__warns(void **state)
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, up, down)
 
+static void set_parallel__any_text__its_line(void **state)
+{
+	(void)state;
+	health_set_parallel(&h, "one in flight, evidence is stale: firmware");
+	assert_true(says("parallel: one in flight, evidence is stale: firmware"));
+	assert_false(says("parallel: off"));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -163,6 +172,7 @@ int main(void)
 		TEST(progress__long_ago_with_jobs_running__stalled),
 		TEST(version__open_or_not__known_or_unknown),
 		TEST(render__measuring_backend__warns),
+		TEST(set_parallel__any_text__its_line),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
