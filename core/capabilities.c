@@ -33,7 +33,7 @@ static const struct capability calls[] = {
 	{ "ResetAllTensors", "C0", "after every inference" },
 	{ "SetCsrByName", "C0", "both bounds checked first; its code decides" },
 	{ "GetCsrValueByName", "C1", "never used: 0 is a value and an error" },
-	{ "infer", "C0", "one in flight" },
+	{ "infer", "C0", "one in flight; two only where proven here" },
 	{ "infer_with_fixed_task_type", "C1", "not used until proven here" },
 	{ "SubmitJob, EnableParallelMode", "C1", "not used until proven here" },
 	{ "Wait", "C0", "on the device's thread only; it has no time-out" },

@@ -156,13 +156,34 @@ bool soft_engines_busy(const struct vdevice *d)
 	return d->queue.first != NULL;
 }
 
+/* Has the engine's last sequence been computed, and does it wait for kv_update? */
+static bool awaits_update(const struct kvman *kv, int engine)
+{
+	const struct soft_seq *s = kv->current[engine];
+
+	return s && !s->in_flight && s->staged;
+}
+
+/* The less loaded one. Of two alike, what comes with a sequence of its own keeps off the one that
+ * waits for kv_update, and what comes without goes there. */
+static int choose_auto(struct vdevice *d, const struct kvman *kv)
+{
+	unsigned ping = load(d->engines, DEVICE_PING), pong = load(d->engines, DEVICE_PONG);
+	bool follows = kv && !kv->applied;
+
+	if (ping != pong || !kv)
+		return pong < ping ? DEVICE_PONG : DEVICE_PING;
+	return awaits_update(kv, DEVICE_PING) != follows &&
+			awaits_update(kv, DEVICE_PONG) == follows
+		? DEVICE_PONG
+		: DEVICE_PING;
+}
+
 int soft_engine_choose(struct vdevice *d, enum device_task task, const struct kvman *kv)
 {
-	int engine = (int)task;
+	int engine = task == DEVICE_AUTO ? choose_auto(d, kv) : (int)task;
 	const struct soft_seq *s;
 
-	if (task == DEVICE_AUTO)
-		engine = load(d->engines, DEVICE_PONG) < load(d->engines, DEVICE_PING);
 	s = !kv ? NULL : kv->applied ? kv->applied : kv->current[engine];
 	if (!s || !s->in_flight || s->engine == engine)
 		return engine;

@@ -302,8 +302,8 @@ struct search {
 	const struct device_info *device;
 	const char *artifact;
 	bool found;
-	unsigned nearest; /* what differs there; once found */
-	struct fault *why;
+	unsigned nearest;     /* what differs there; once found */
+	struct fault in_file; /* what is wrong in the file looked at last */
 };
 
 /* Fewer differences are nearer; of as many, always the same one, in whatever order files come. */
@@ -334,7 +334,7 @@ static int look_at(void *context, const char *path)
 		return 0;
 	err = files_load(s->folder, path, FILES_OWN, FILE_BYTES_MAX, &text);
 	if (!err)
-		err = evidence_parse(buf_text(&text), text.len, &e, s->why);
+		err = evidence_parse(buf_text(&text), text.len, &e, &s->in_file);
 	if (err)
 		return err;
 	bits = differences(&e, s->device, s->artifact);
@@ -356,18 +356,14 @@ static int stale(unsigned bits, struct fault *why)
 		"the evidence is for another %s", list);
 }
 
-static int search(struct search *s)
+static int search(struct search *s, struct fault *why)
 {
 	char where[FILES_PATH_MAX] = "";
-	struct fault in_file = FAULT_NONE;
-	struct fault *why = s->why;
-	int err;
+	int err = files_walk(s->folder, FILES_OWN, look_at, s, where);
 
-	s->why = &in_file;
-	err = files_walk(s->folder, FILES_OWN, look_at, s, where);
 	if (err)
 		return fault_set(why, err, REPAIR, "evidence/%s: %s", where,
-			in_file.err ? in_file.reason : strerror(-err));
+			s->in_file.err ? s->in_file.reason : strerror(-err));
 	if (!s->found)
 		return fault_set(why, -ENOENT, "run npufs-admin matrix", "there is no evidence");
 	return s->nearest ? stale(s->nearest, why) : 0;
@@ -377,12 +373,12 @@ int evidence_check(const char *store, const struct device_info *device, const ch
 	struct fault *why)
 {
 	AUTO_CLOSE int folder = -1;
-	struct search s = { .device = device, .artifact = artifact_sha256, .why = why };
+	struct search s = { .device = device, .artifact = artifact_sha256, .in_file = FAULT_NONE };
 	int err = open_evidence(store, false, &folder);
 
 	if (err)
 		return fault_set(why, err, "run npufs-admin matrix",
 			"the evidence cannot be read: %s", strerror(-err));
 	s.folder = folder;
-	return search(&s);
+	return search(&s, why);
 }

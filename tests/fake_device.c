@@ -55,6 +55,7 @@ static char calls[1 << 16];
 static size_t calls_len;
 static struct rule rules[MAX_RULES];
 static bool hold, held;
+static unsigned hold_at; /* so many waits from now; 0: none */
 
 struct fake_device fake;
 static struct model models[8];
@@ -108,6 +109,7 @@ void fake_reset(void)
 	memset(rules, 0, sizeof rules);
 	calls_len = 0;
 	hold = held = false;
+	hold_at = 0;
 	pthread_mutex_unlock(&mutex);
 }
 
@@ -158,6 +160,13 @@ void fake_hold(void)
 	pthread_mutex_unlock(&mutex);
 }
 
+void fake_hold_at(unsigned nth)
+{
+	pthread_mutex_lock(&mutex);
+	hold_at = nth;
+	pthread_mutex_unlock(&mutex);
+}
+
 void fake_await_held(void)
 {
 	pthread_mutex_lock(&mutex);
@@ -169,7 +178,7 @@ void fake_await_held(void)
 void fake_let_go(void)
 {
 	pthread_mutex_lock(&mutex);
-	hold = false;
+	hold = held = false;
 	pthread_cond_broadcast(&changed);
 	pthread_mutex_unlock(&mutex);
 }
@@ -478,6 +487,8 @@ static enum npu_error wait_output(struct outbuf *b)
 	enum npu_error code = called("wait");
 
 	pthread_mutex_lock(&mutex);
+	if (hold_at && --hold_at == 0)
+		hold = true;
 	while (hold) {
 		held = true;
 		pthread_cond_broadcast(&changed);

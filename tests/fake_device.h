@@ -50,7 +50,8 @@ unsigned fake_count(const char *call); /* since the last clear */
 
 /* wait() does not come back while held. */
 void fake_hold(void);
-void fake_await_held(void); /* until an inference hangs in it */
+void fake_hold_at(unsigned nth); /* from the nth wait from now on */
+void fake_await_held(void);      /* until an inference hangs in it */
 void fake_let_go(void);
 
 #endif

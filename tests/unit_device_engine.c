@@ -202,7 +202,8 @@ static void run_two(unsigned threads, bool parallel, const enum device_task *tas
 static void infer__two_at_once__bits_of_one_after_the_other(void **state)
 {
 	static const enum device_task to[] = { DEVICE_PING, DEVICE_PONG },
-				      fro[] = { DEVICE_PONG, DEVICE_PING };
+				      fro[] = { DEVICE_PONG, DEVICE_PING },
+				      any[] = { DEVICE_AUTO, DEVICE_AUTO };
 	static float serial[2][STEPS][VOCAB], parallel[2][STEPS][VOCAB];
 
 	(void)state;
@@ -214,6 +215,8 @@ static void infer__two_at_once__bits_of_one_after_the_other(void **state)
 		run_two(threads, true, to, parallel);
 		assert_memory_equal(serial, parallel, sizeof serial);
 		run_two(threads, true, fro, parallel);
+		assert_memory_equal(serial, parallel, sizeof serial);
+		run_two(threads, true, any, parallel);
 		assert_memory_equal(serial, parallel, sizeof serial);
 	}
 }
@@ -241,6 +244,28 @@ static void infer__auto__the_idle_engine_and_both_run_at_once(void **state)
 	assert_int_equal(OPS->wait(r.set[1].out), NPU_SUCCESS);
 	assert_int_equal(OPS->wait(r.set[0].out), NPU_SUCCESS);
 	assert_int_equal(OPS->run_status(r.set[0].out), RUN_DONE);
+	rig_close(&r);
+}
+
+/* Both come one after the other to idle engines, and their kv_update likewise. */
+static void infer__auto_while_a_kv_update_is_awaited__the_other_engine(void **state)
+{
+	struct rig r;
+
+	(void)state;
+	rig_open(&r, 1, 0);
+	OPS->enable_parallel(r.d, true);
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(submit_prefill(&r, i, 3 + (uint32_t)i, DEVICE_AUTO), NPU_SUCCESS);
+		assert_int_equal(OPS->wait(r.set[i].out), NPU_SUCCESS);
+	}
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(submit_update(&r, i, 3 + (uint32_t)i, 3 + (uint32_t)i,
+					 DEVICE_AUTO),
+			NPU_SUCCESS);
+		assert_int_equal(OPS->wait(r.set[i].out_update), NPU_SUCCESS);
+		assert_int_equal(r.set[i].length, 3 + i);
+	}
 	rig_close(&r);
 }
 
@@ -415,6 +440,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(infer__two_at_once__bits_of_one_after_the_other),
 		cmocka_unit_test(infer__auto__the_idle_engine_and_both_run_at_once),
+		cmocka_unit_test(infer__auto_while_a_kv_update_is_awaited__the_other_engine),
 		cmocka_unit_test(infer__one_engine__in_the_order_of_submits),
 		cmocka_unit_test(kv__sequence_in_flight__left_alone),
 		cmocka_unit_test(infer__one_sequence_on_both_engines__device_busy),

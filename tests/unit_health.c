@@ -84,6 +84,7 @@ static void render__nothing_yet__says_so(void **state)
 	assert_true(says("last_progress_seconds_ago: never"));
 	assert_true(says("last_error: none"));
 	assert_true(says("recoveries: 0"));
+	assert_true(says("parallel: off"));
 }
 
 static void set_fault__device_error__told_with_its_action(void **state)
@@ -188,6 +189,14 @@ static void render__measuring_backend__warns(void **state)
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, up, down)
 
+static void set_parallel__any_text__its_line(void **state)
+{
+	(void)state;
+	health_set_parallel(&h, "one in flight, evidence is stale: firmware");
+	assert_true(says("parallel: one in flight, evidence is stale: firmware"));
+	assert_false(says("parallel: off"));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -200,6 +209,7 @@ int main(void)
 		TEST(recovery__lowered_and_cooling__told),
 		TEST(version__open_or_not__known_or_unknown),
 		TEST(render__measuring_backend__warns),
+		TEST(set_parallel__any_text__its_line),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
