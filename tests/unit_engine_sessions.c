@@ -515,6 +515,125 @@ static void of_another_user__refused(void **state)
 	job_put(j);
 }
 
+/* --- all at once ------------------------------------------------------------------------------ */
+
+#define STORMERS 4
+#define ROUNDS   150
+
+struct stormer {
+	pthread_t thread;
+	unsigned seed;
+	char own[8];
+	const char *wrong; /* NULL: nothing was */
+};
+
+static void wait_idle(const char *name, struct session_view *ret)
+{
+	for (int ms = 0; ms < PATIENCE_MS; ms++) {
+		if (!sessions_find(table(), name,
+			    ret)) /* it was its first job's, and went with it */
+			*ret = (struct session_view){ .length = 0 };
+		if (!ret->in_use)
+			return;
+		nap();
+	}
+}
+
+/* A session that all work with: whatever comes, it ends. */
+static void disturb(struct stormer *s)
+{
+	struct session_view v;
+	struct job *j;
+	int err = submit_as(1000, ASK("shared", "ab", 2), &j);
+
+	if (err && err != -EBUSY)
+		s->wrong = "refused";
+	if (!err && rand_r(&s->seed) % 2)
+		engine_cancel(r.engine, j);
+	if (!err)
+		await_end(j);
+	job_put(j);
+	if (!sessions_find(table(), "shared", &v))
+		return;
+	sessions_trim(table(), v.id, v.length / 2);
+	if (rand_r(&s->seed) % 3 == 0 && sessions_remove(table(), v.id) == 0)
+		engine_wake(r.engine);
+}
+
+/* One's own: what a job says is always what follows the session's length. */
+static void talk(struct stormer *s)
+{
+	struct session_view v = { .length = 0 };
+	char json[128], want[4], got[8] = "";
+	enum job_state state;
+	uint32_t before;
+	struct job *j;
+
+	if (sessions_find(table(), s->own, &v) && v.length > 8)
+		sessions_trim(table(), v.id, rand_r(&s->seed) % 5);
+	sessions_find(table(), s->own, &v);
+	before = v.length;
+	snprintf(json, sizeof json, "{\"session\":\"%s\",\"prompt\":\"ab\",\"max_new_tokens\":2%s}",
+		s->own, rand_r(&s->seed) % 4 ? "" : ",\"deadline_ms\":1");
+	if (submit_as(1000, json, &j))
+		s->wrong = "one's own is refused";
+	if (rand_r(&s->seed) % 4 == 0)
+		engine_cancel(r.engine, j);
+	state = await_end(j);
+	wait_idle(s->own, &v);
+	snprintf(want, sizeof want, "%c%c\n", 'a' + before + 2, 'a' + before + 3);
+	if (state == JOB_DONE && job_read(j, JOB_OUT, 0, got, sizeof got - 1) != 3)
+		s->wrong = "no output";
+	if (state == JOB_DONE && strcmp(got, want) != 0)
+		s->wrong = "another text";
+	if (v.in_use || v.length != before + (state == JOB_DONE ? 4 : 0))
+		s->wrong = "another length";
+	job_put(j);
+}
+
+static void *storm(void *arg)
+{
+	struct stormer *s = arg;
+
+	for (int i = 0; i < ROUNDS && !s->wrong; i++) {
+		talk(s);
+		disturb(s);
+	}
+	return NULL;
+}
+
+static void storm__many_threads_on_little_room__every_text_right_and_all_room_back(void **state)
+{
+	struct stormer s[STORMERS];
+	struct session_view v = { .id = 0 };
+
+	(void)state;
+	fake.kv_capacity = 3;
+	start(&fake_ops);
+	await_health(HEALTH_READY);
+	for (unsigned i = 0; i < STORMERS; i++) {
+		s[i] = (struct stormer){ .seed = i + 1 };
+		snprintf(s[i].own, sizeof s[i].own, "own%u", i);
+		pthread_create(&s[i].thread, NULL, storm, &s[i]);
+	}
+	for (int i = 0; i < STORMERS; i++)
+		pthread_join(s[i].thread, NULL);
+	for (int i = 0; i < STORMERS; i++)
+		if (s[i].wrong)
+			fail_msg("%s: %s", s[i].own, s[i].wrong);
+	while (sessions_next(table(), v.id, &v)) {
+		await_idle(v.name);
+		sessions_remove(table(), v.id);
+	}
+	engine_wake(r.engine);
+	for (int ms = 0; sessions_has_removed(table()) && ms < PATIENCE_MS; ms++)
+		nap();
+	fake.kv_capacity = 1; /* a sequence that was forgotten would be in its way */
+	check_runs("{\"prompt\":\"abc\",\"max_new_tokens\":1}", "d\n");
+	assert_int_equal(r.health.recoveries, 0);
+	assert_int_equal(health_state(&r.health), HEALTH_READY);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -545,6 +664,7 @@ int main(void)
 		TEST(refused__queue_full__free),
 		TEST(stop__waiting_and_on_the_device__as_before),
 		TEST(of_another_user__refused),
+		TEST(storm__many_threads_on_little_room__every_text_right_and_all_room_back),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

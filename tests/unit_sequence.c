@@ -167,6 +167,23 @@ static void feed__truncate_fails_silently__sequence_is_lost_and_freed(void **sta
 	assert_string_equal(calls(), ""); /* nothing is freed twice */
 }
 
+static void cut__shorter_and_verified__goes_on_from_there(void **state)
+{
+	(void)state;
+	assert_int_equal(feed(4).stage, INFER_DONE);
+	fake_log_clear();
+	sequence_cut(g, &s, 4);
+	assert_string_equal(calls(), "");
+	sequence_cut(g, &s, 1);
+	check_lengths(1);
+	assert_int_equal(feed(2).stage, INFER_DONE);
+	check_lengths(3);
+	fake.silent_remove = true;
+	sequence_cut(g, &s, 0);
+	assert_true(s.lost);
+	assert_int_equal(device_kv_len(device, s.id), -1);
+}
+
 static void open__no_room__memory_allocation(void **state)
 {
 	struct sequence more[3], last;
@@ -339,6 +356,7 @@ int main(void)
 		TEST(feed_many__one_fails__only_that_one_rolled_back),
 		TEST(feed_many__failure_beyond_its_job__nothing_committed_nor_submitted_after_it),
 		TEST(set_parallel__fails__one_lane_and_the_device_switched_back),
+		TEST(cut__shorter_and_verified__goes_on_from_there),
 		TEST(open__no_room__memory_allocation),
 		TEST(open__allocate_fails_silently__not_expected),
 	};
