@@ -28,6 +28,7 @@ enum lock_rank {
 	RANK_MODELS = 50,
 	RANK_HEALTH = 55,
 	RANK_METRICS = 60,
+	RANK_LAYER = 65,
 	RANK_LOG = 70,
 };
 
