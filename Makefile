@@ -32,7 +32,7 @@ else
 CPPFLAGS += -D_FORTIFY_SOURCE=2
 endif
 
-CORE_SRC  := $(wildcard core/*.c core/sim/*.c core/spool/*.c)
+CORE_SRC  := $(wildcard core/*.c core/sim/*.c core/spool/*.c core/matrix/*.c)
 OPT_SRC   := $(wildcard mountopts/*.c)
 FS_SRC    := $(wildcard fs/*.c)
 ADMIN_SRC := $(wildcard core/admin/*.c)

@@ -16,6 +16,7 @@
 #include <stdint.h>
 
 #include "core/buf.h"
+#include "core/fault.h"
 #include "core/npu_error.h"
 #include "core/tensor.h"
 
@@ -159,6 +160,8 @@ struct device_ops {
 /* The backend of that name, or NULL. Names in order of registration; NULL past the end. */
 const struct device_ops *device_backend(const char *name);
 const char *device_backend_name(size_t i);
+/* The same for a name that a user gave: -EINVAL with the nearest. */
+int device_choose(const char *name, const struct device_ops **ret, struct fault *f);
 
 /* --- the checked caller ----------------------------------------------------------------------- */
 

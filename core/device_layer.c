@@ -9,10 +9,9 @@
 #include "core/clock.h"
 #include "core/mem.h"
 
-#define LAYER_MAX_LATE      32
-#define LAYER_MAX_KEPT      256
-#define LAYER_PATH_SIZE     4096
-#define LAYER_OTHER_VERSION "0.0.0"
+#define LAYER_MAX_LATE  32
+#define LAYER_MAX_KEPT  256
+#define LAYER_PATH_SIZE 4096
 
 /* A plan in force and how often each call was made since it is. */
 struct planted {
@@ -144,7 +143,8 @@ uint64_t device_layer_struck(enum layer_side side)
 
 /* --- spoiling --------------------------------------------------------------------------------- */
 
-/* The sign of the first number that is not zero: finite as before, and another number. */
+/* The sign of the first number that is not zero; where all are, one becomes 2, or a large integer.
+ * Finite as before, and another number. */
 static void flip_bit(uint8_t *bytes, size_t n, size_t element)
 {
 	static const uint8_t zero[8] = { 0 };
@@ -154,8 +154,8 @@ static void flip_bit(uint8_t *bytes, size_t n, size_t element)
 			bytes[at + element - 1] ^= 0x80;
 			return;
 		}
-	if (n)
-		bytes[0] ^= 1;
+	if (n >= element)
+		bytes[element - 1] ^= 0x40;
 }
 
 static void swap_bytes(uint8_t *a, uint8_t *b, size_t n)
@@ -238,6 +238,12 @@ unsigned device_layer_breaches(char *ret_first, size_t size)
 void device_layer_clear_breaches(void)
 {
 	watch_clear(layer_watch());
+	layer_watch_done();
+}
+
+void device_layer_new_book(void)
+{
+	watch_init(layer_watch());
 	layer_watch_done();
 }
 

@@ -11,6 +11,9 @@
 #include "core/device.h"
 #include "core/fault_plan.h"
 
+/* What a planted "other" version is. */
+#define LAYER_OTHER_VERSION "0.0.0"
+
 enum layer_side { LAYER_DEVICE, LAYER_CALLER, LAYER_SIDES };
 
 /* The table to use instead of `inner`, named "INNER+fault"; entries that it lacks are lacking here
@@ -34,6 +37,8 @@ void device_layer_allow_resets(bool allow);
 /* The first breach since the last clear, or ""; how many there were. */
 unsigned device_layer_breaches(char *ret_first, size_t size);
 void device_layer_clear_breaches(void);
+/* A new book: handles are forgotten too, as if none were. */
+void device_layer_new_book(void);
 /* Handles that live now, KV sequences included. */
 unsigned device_layer_live(void);
 

@@ -107,23 +107,6 @@ static int parse_command(int argc, char **argv, struct command *cmd, struct moun
 
 /* --- starting --------------------------------------------------------------------------------- */
 
-static int find_backend(const struct mount_options *o, const struct device_ops **ret,
-	struct fault *f)
-{
-	const char *names[16] = { NULL };
-
-	*ret = device_backend(o->device);
-	if (*ret)
-		return 0;
-	for (size_t i = 0; i + 1 < ARRAY_SIZE(names) && device_backend_name(i); i++)
-		names[i] = device_backend_name(i);
-	const char *near = fault_nearest(o->device, names);
-
-	return fault_set(f, -EINVAL, "device=sim is the software device",
-		"there is no device \"%s\"%s%s%s", o->device, near ? "; did you mean " : "",
-		near ? near : "", near ? "?" : "");
-}
-
 /* With -o fault a layer stands over the backend, which fails as it is told. */
 static int plant_faults(const struct mount_options *o, const struct device_ops **ops,
 	struct fault *f)
@@ -144,7 +127,7 @@ static int open_store(struct npufs *fs, const char *store, const struct device_o
 {
 	AUTO_FREE char *whole = realpath(store, NULL);
 	struct stat st;
-	int err = find_backend(&fs->opts, ret_ops, f);
+	int err = device_choose(fs->opts.device, ret_ops, f);
 
 	if (!err)
 		err = plant_faults(&fs->opts, ret_ops, f);

@@ -1,4 +1,4 @@
-/* A command is one to three words and then its arguments. The words are matched one by one against
+/* A command is one to three words and then its arguments; one in brackets may be left out. The words are matched one by one against
  * the table, so what is wrong is known to the word: of those that would fit in its place the
  * nearest is named. */
 #include "core/admin/admin.h"
@@ -11,6 +11,7 @@
 #define NAME      "npufs-admin"
 #define WORDS_MAX 3
 #define ARGS_MAX  3
+#define OPTIONS   "[-o OPTION,...]"
 
 struct command {
 	const char *words[WORDS_MAX + 1]; /* NULL-ended */
@@ -54,6 +55,12 @@ static const struct command commands[] = {
 	{ { "artifact", "verify" }, { "STORE", "ALIAS" }, admin_artifact_verify,
 		"check an artifact as the daemon does",
 		"Checks owners and modes, the signature by a key of STORE/trust, each file.\n" },
+	{ { "matrix" }, { "STORE", "[MODEL]", OPTIONS }, admin_matrix,
+		"run the device contract's test matrix on a device",
+		"With every model of STORE, or MODEL. The output is TAP 13, a line a case. No "
+		"daemon\n"
+		"may use the device meanwhile. Of the mount's options there are device, threads,\n"
+		"kv_sequences, sim_delay and fault.\n" },
 	{ { "artifact", "show" }, { "DIR" }, admin_artifact_show,
 		"print what an artifact's manifest says",
 		"DIR is STORE/models/ALIAS. The signature is not checked.\n" },
@@ -177,25 +184,65 @@ static int unknown(FILE *err, char **words, int right)
 	return ADMIN_USAGE;
 }
 
-static int run(const struct command *c, int argc, char **args, FILE *out, FILE *err)
+/* The arguments that must be given, and those that may be. */
+static void count_args(const struct command *c, int *ret_least, int *ret_most)
 {
-	const struct admin_call call = { args, out, err };
-	int want = count(c->args);
-
-	for (int i = 0; i < argc; i++) {
-		if (is_help(args[i]))
-			return put_help(out, c);
-		if (args[i][0] == '-') {
-			fprintf(err, NAME ": no option \"%s\"\n", args[i]);
-			put_usage(err, c);
-			return ADMIN_USAGE;
-		}
+	*ret_least = *ret_most = 0;
+	for (int i = 0; c->args[i]; i++) {
+		*ret_most += strcmp(c->args[i], OPTIONS) != 0;
+		*ret_least += c->args[i][0] != '[';
 	}
-	if (argc == want)
-		return c->run(&call);
-	fprintf(err, NAME ": %d arguments given, %d needed\n", argc, want);
+}
+
+static bool takes_options(const struct command *c)
+{
+	int n = count(c->args);
+
+	return n && strcmp(c->args[n - 1], OPTIONS) == 0;
+}
+
+static int bad_usage(const struct command *c, FILE *err)
+{
 	put_usage(err, c);
 	return ADMIN_USAGE;
+}
+
+/* Take -o LIST out of the arguments; what else begins with a dash is no argument. */
+static int take_options(const struct command *c, int *argc, char **args, struct admin_call *call)
+{
+	int n = 0;
+
+	for (int i = 0; i < *argc; i++) {
+		if (strcmp(args[i], "-o") == 0 && takes_options(c) && i + 1 < *argc) {
+			call->options = args[++i];
+		} else if (args[i][0] == '-') {
+			fprintf(call->err, NAME ": no option \"%s\"\n", args[i]);
+			return bad_usage(c, call->err);
+		} else {
+			args[n++] = args[i];
+		}
+	}
+	*argc = n;
+	return ADMIN_OK;
+}
+
+static int run(const struct command *c, int argc, char **args, FILE *out, FILE *err)
+{
+	struct admin_call call = { args, 0, NULL, out, err };
+	int least, most, code;
+
+	for (int i = 0; i < argc; i++)
+		if (is_help(args[i]))
+			return put_help(out, c);
+	code = take_options(c, &argc, args, &call);
+	if (code)
+		return code;
+	count_args(c, &least, &most);
+	call.n_args = argc;
+	if (argc >= least && argc <= most)
+		return c->run(&call);
+	fprintf(err, NAME ": %d arguments given, %d needed\n", argc, least);
+	return bad_usage(c, err);
 }
 
 static int dispatch(int argc, char **argv, FILE *out, FILE *err)

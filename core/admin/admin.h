@@ -18,6 +18,8 @@ int admin_main(int argc, char **argv, FILE *out, FILE *err);
 
 struct admin_call {
 	char **args; /* as many as the command's row says */
+	int n_args;
+	const char *options; /* of -o; NULL: none */
 	FILE *out, *err;
 };
 
@@ -34,5 +36,6 @@ int admin_artifact_import_package(const struct admin_call *c);
 int admin_artifact_sign(const struct admin_call *c);
 int admin_artifact_verify(const struct admin_call *c);
 int admin_artifact_show(const struct admin_call *c);
+int admin_matrix(const struct admin_call *c);
 
 #endif
