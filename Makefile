@@ -39,7 +39,7 @@ endif
 CXXFLAGS += -std=c++17 -fPIC $(filter-out -std=% -Wshadow -Wstrict-prototypes -Wmissing-prototypes,$(CFLAGS)) \
 	$(if $(findstring undefined,$(SAN)),-fno-sanitize=vptr)
 
-CORE_SRC  := $(wildcard core/*.c core/sim/*.c core/spool/*.c)
+CORE_SRC  := $(wildcard core/*.c core/sim/*.c core/spool/*.c core/matrix/*.c)
 OPT_SRC   := $(wildcard mountopts/*.c)
 FS_SRC    := $(wildcard fs/*.c)
 ADMIN_SRC := $(wildcard core/admin/*.c)

@@ -73,6 +73,7 @@ struct device_ops {
 	const char *name;
 	const char *summary;      /* one line for `version` and the documents */
 	bool measuring_only;      /* answers are not inference; `health` and `version` say so */
+	bool faults_planted;      /* it fails where a test wants it; told in the same places */
 	const char *own_manifest; /* JSON of a backend's built-in artifact; NULL: it loads others */
 
 	/* --- VirtualDevice. NULL handle and an error, never a NULL with NPU_SUCCESS. */

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "core/clock.h"
+#include "core/mem.h"
 
 void health_init(struct health *h, const struct device_ops *ops, const char *default_model)
 {
@@ -10,6 +11,7 @@ void health_init(struct health *h, const struct device_ops *ops, const char *def
 	lock_init(&h->lock, RANK_HEALTH, "health");
 	strncpy(h->backend, ops->name, sizeof h->backend - 1);
 	h->measuring_only = ops->measuring_only;
+	h->faults_planted = ops->faults_planted;
 	h->since = clock_wall();
 	if (default_model)
 		strncpy(h->default_model, default_model, sizeof h->default_model - 1);
@@ -173,10 +175,20 @@ static void put_time(struct buf *out, const char *key, int64_t wall)
 
 static void put_backend(const struct health *h, struct buf *out)
 {
+	const struct {
+		bool holds;
+		const char *text;
+	} notes[] = {
+		{ h->measuring_only,
+			"this backend is for measuring only; its answers are no inference" },
+		{ h->faults_planted,
+			"faults are planted into this device for tests; its failures are no news" },
+	};
+
 	buf_printf(out, "device: %s\n", h->backend);
-	if (h->measuring_only)
-		buf_puts(out,
-			"note: this backend is for measuring only; its answers are no inference\n");
+	for (size_t i = 0; i < ARRAY_SIZE(notes); i++)
+		if (notes[i].holds)
+			buf_printf(out, "note: %s\n", notes[i].text);
 }
 
 static void put_error(const struct health *h, struct buf *out)

@@ -26,7 +26,7 @@ struct health {
 	enum health_state state;
 	char reason[224], action[160];
 	char backend[32];
-	bool measuring_only;
+	bool measuring_only, faults_planted;
 	bool device_open;
 	struct device_info device;
 	char model[65];         /* configured now; "" none */

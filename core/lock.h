@@ -31,6 +31,7 @@ enum lock_rank {
 	RANK_AUDIT = 57,
 	RANK_METRICS = 60,
 	RANK_DEVICE = 65, /* inside a software device */
+	RANK_LAYER = 66,
 	RANK_LOG = 70,
 };
 

@@ -23,6 +23,7 @@
 
 #include "core/clock.h"
 #include "core/files.h"
+#include "core/device_layer.h"
 #include "core/lock.h"
 #include "core/log.h"
 #include "core/mem.h"
@@ -107,6 +108,20 @@ static int parse_command(int argc, char **argv, struct command *cmd, struct moun
 
 /* --- starting --------------------------------------------------------------------------------- */
 
+/* With -o fault a layer stands over the backend, which fails as it is told. */
+static int plant_faults(const struct mount_options *o, const struct device_ops **ops,
+	struct fault *f)
+{
+	struct fault_plan plan;
+	int err = o->fault[0] ? fault_plan_parse(o->fault, &plan, f) : 0;
+
+	if (err || !o->fault[0])
+		return err;
+	*ops = device_layer_over(*ops);
+	device_layer_plan(LAYER_DEVICE, &plan);
+	return 0;
+}
+
 /* What can be wrong before the mount is there is said at once, to the terminal. */
 static int open_store(struct npufs *fs, const char *store, const struct device_ops **ret_ops,
 	struct fault *f)
@@ -115,6 +130,8 @@ static int open_store(struct npufs *fs, const char *store, const struct device_o
 	struct stat st;
 	int err = device_find(fs->opts.device, ret_ops, f);
 
+	if (!err)
+		err = plant_faults(&fs->opts, ret_ops, f);
 	if (!err && (!whole || stat(whole, &st) < 0))
 		err = fault_set(f, -errno, "make one: npufs-admin store init STORE",
 			"no store at %s: %s", store, strerror(errno));

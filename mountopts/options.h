@@ -11,7 +11,7 @@
 #include "core/buf.h"
 #include "core/fault.h"
 
-#define OPTION_STRING_SIZE 128 /* with the NUL; no STRING range in options.def goes further */
+#define OPTION_STRING_SIZE 256 /* with the NUL; no STRING range in options.def goes further */
 
 enum option_type {
 	OPTION_FLAG,

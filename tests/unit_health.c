@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "core/clock.h"
+#include "core/device_layer.h"
 #include "core/device_null.h"
 #include "tests/fake_device.h"
 
@@ -187,6 +188,23 @@ static void render__measuring_backend__warns(void **state)
 	health_done(&null);
 }
 
+static void render__planted_faults__said_in_health_and_version(void **state)
+{
+	AUTO_BUF struct buf text = BUF_INIT, version = BUF_INIT, before = BUF_INIT;
+	struct health planted;
+
+	(void)state;
+	health_render(&h, 0, 0, &before);
+	assert_null(strstr(buf_text(&before), "planted"));
+	health_init(&planted, device_layer_over(&fake_ops), NULL);
+	health_render(&planted, 0, 0, &text);
+	health_render_version(&planted, "1", &version);
+	assert_non_null(strstr(buf_text(&text), "\ndevice: fake+fault\nnote: faults are planted"));
+	assert_non_null(
+		strstr(buf_text(&version), "\ndevice: fake+fault\nnote: faults are planted"));
+	health_done(&planted);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, up, down)
 
 static void set_parallel__any_text__its_line(void **state)
@@ -210,6 +228,7 @@ int main(void)
 		TEST(version__open_or_not__known_or_unknown),
 		TEST(render__measuring_backend__warns),
 		TEST(set_parallel__any_text__its_line),
+		TEST(render__planted_faults__said_in_health_and_version),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

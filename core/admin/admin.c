@@ -1,4 +1,4 @@
-/* A command is one to three words and then its arguments. The words are matched one by one against
+/* A command is one to three words and then its arguments; one in brackets may be left out. The words are matched one by one against
  * the table, so what is wrong is known to the word: of those that would fit in its place the
  * nearest is named. */
 #include "core/admin/admin.h"
@@ -62,6 +62,12 @@ static const struct command commands[] = {
 	{ { "artifact", "verify" }, { "STORE", "ALIAS" }, admin_artifact_verify,
 		"check an artifact as the daemon does",
 		"Checks owners and modes, the signature by a key of STORE/trust, each file.\n" },
+	{ { "matrix" }, { "STORE", "[MODEL]", "[-o OPTIONS]" }, admin_matrix,
+		"run the device contract's test matrix on a device",
+		"With every model of STORE, or MODEL. The output is TAP 13, a line a case. No "
+		"daemon\n"
+		"may use the device meanwhile. Of the mount's options there are device, threads,\n"
+		"kv_sequences, sim_delay and fault.\n" },
 	{ { "artifact", "show" }, { "DIR" }, admin_artifact_show,
 		"print what an artifact's manifest says",
 		"DIR is STORE/models/ALIAS. The signature is not checked.\n" },
@@ -185,17 +191,26 @@ static int unknown(FILE *err, char **words, int right)
 	return ADMIN_USAGE;
 }
 
-/* Of the row's arguments those that are needed. */
-static int needed(const struct command *c)
+/* Of a row's arguments: "NAME" must be given, "[NAME]" may be, "[-x VALUE]", the last one, is an
+ * option. */
+static const char *option_of(const struct command *c)
 {
 	int n = count(c->args);
 
-	return n && c->args[n - 1][0] == '[' ? n - 1 : n;
+	return n && strncmp(c->args[n - 1], "[-", 2) == 0 ? c->args[n - 1] : NULL;
+}
+
+static void count_args(const struct command *c, int *ret_least, int *ret_most)
+{
+	*ret_most = count(c->args) - (option_of(c) != NULL);
+	*ret_least = 0;
+	while (*ret_least < *ret_most && c->args[*ret_least][0] != '[')
+		++*ret_least;
 }
 
 static bool is_option(const struct command *c, const char *given)
 {
-	const char *option = c->args[needed(c)];
+	const char *option = option_of(c);
 	size_t len = strlen(given);
 
 	return option && strncmp(option + 1, given, len) == 0 && option[1 + len] == ' ';
@@ -234,17 +249,18 @@ static int take_option(const struct command *c, int argc, char **args, struct ad
 
 static int run(const struct command *c, int argc, char **args, FILE *out, FILE *err)
 {
-	struct admin_call call = { args, NULL, out, err };
-	int want = needed(c), n;
+	struct admin_call call = { args, 0, NULL, out, err };
+	int least, most;
 
 	if (wants_help(argc, args))
 		return put_help(out, c);
-	n = take_option(c, argc, args, &call);
-	if (n < 0)
+	call.n_args = take_option(c, argc, args, &call);
+	if (call.n_args < 0)
 		return ADMIN_USAGE;
-	if (n == want)
+	count_args(c, &least, &most);
+	if (call.n_args >= least && call.n_args <= most)
 		return c->run(&call);
-	fprintf(err, NAME ": %d arguments given, %d needed\n", n, want);
+	fprintf(err, NAME ": %d arguments given, %d needed\n", call.n_args, least);
 	put_usage(err, c);
 	return ADMIN_USAGE;
 }

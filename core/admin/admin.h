@@ -18,6 +18,7 @@ int admin_main(int argc, char **argv, FILE *out, FILE *err);
 
 struct admin_call {
 	char **args;       /* as many as the command's row says */
+	int n_args;        /* those in brackets need not be there */
 	const char *value; /* what follows the option; NULL: not given */
 	FILE *out, *err;
 };
@@ -37,5 +38,6 @@ int admin_artifact_import_package(const struct admin_call *c);
 int admin_artifact_sign(const struct admin_call *c);
 int admin_artifact_verify(const struct admin_call *c);
 int admin_artifact_show(const struct admin_call *c);
+int admin_matrix(const struct admin_call *c);
 
 #endif
