@@ -32,12 +32,15 @@ ifneq ($(SAN),)
 CFLAGS  += -fsanitize=$(SAN) -fno-omit-frame-pointer -DNPUFS_DEBUG=1
 CFLAGS  += $(if $(findstring undefined,$(SAN)),-fno-sanitize-recover=undefined)
 LDFLAGS += -fsanitize=$(SAN)
+# Clang's runtime looks for what throws at the start, before the adapter brings C++ with it.
+LDLIBS_CORE += $(if $(filter clang%,$(CC)),-Wl$(comma)--no-as-needed -lstdc++)
 else
 CPPFLAGS += -D_FORTIFY_SOURCE=2
 endif
-# The headers of core/ are C: struct and function names meet in them, which -Wshadow minds in C++.
+# The headers of core/ are C: struct and function names meet in them, which -Wshadow minds in C++. The
+# daemon is linked as C, without what C++'s own sanitizers need.
 CXXFLAGS += -std=c++17 -fPIC $(filter-out -std=% -Wshadow -Wstrict-prototypes -Wmissing-prototypes,$(CFLAGS)) \
-	$(if $(findstring undefined,$(SAN)),-fno-sanitize=vptr)
+	$(if $(findstring undefined,$(SAN)),-fno-sanitize=vptr$(if $(filter clang%,$(CC)),$(comma)function))
 
 CORE_SRC  := $(wildcard core/*.c core/sim/*.c core/spool/*.c core/matrix/*.c)
 OPT_SRC   := $(wildcard mountopts/*.c)

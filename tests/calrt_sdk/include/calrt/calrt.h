@@ -14,7 +14,7 @@
 
 namespace calrt
 {
-enum CalrtError_e {
+enum CalrtError_e : int {
 	Success,
 	MemoryAllocation,
 	MemoryAlreadyRegistered,
@@ -28,7 +28,7 @@ enum CalrtError_e {
 };
 enum CalrtDeviceType_e { PCIE };
 enum TaskType_e { UNDEFINED_TASK = -1, PING_TASK, PONG_TASK };
-enum CalrtOutputBufStatus_e { DEFAULT, PENDING, RUNNING, DONE, DONE_CCU_EXCEPTION };
+enum CalrtOutputBufStatus_e : int { DEFAULT, PENDING, RUNNING, DONE, DONE_CCU_EXCEPTION };
 enum CalrtDataType_e {
 	DATA_BOOL,
 	DATA_INT8,
