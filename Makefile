@@ -120,7 +120,7 @@ DOUBLE_LIB   := $(DOUBLE)/lib/libcalrt.so
 CALRT_DOUBLE := $(BUILD)/tests/npufs-calrt.so
 PIC_CORE     := $(patsubst %.c,$(BUILD)/pic/%.o,$(wildcard core/device_sim.c core/device_soft*.c \
 	core/sim/*.c core/json*.c) \
-	core/buf.c core/decimal.c core/fault.c core/npu_error.c core/tensor.c core/utf8.c)
+	core/buf.c core/decimal.c core/fault.c core/lock.c core/npu_error.c core/tensor.c core/utf8.c)
 CALRT_LINK    = $(CXX) $(CXXFLAGS) $(LDFLAGS) -shared $(if $(SAN),,-Wl,-z,defs)
 
 # What goes into shared objects: nothing of it is seen from outside, or the daemon's own would be taken.
