@@ -120,12 +120,14 @@ static struct job *run_job(struct matrix *m, struct running *r, int64_t deadline
 	struct job *j = job_new(0, JOB_FORMAT_JSON, NULL, 0);
 	int err = j ? request_text(m, deadline_ms, &text) : -ENOMEM;
 
-	order.request = err ? NULL : blob_new(text.data, text.len);
+	struct blob *request = err ? NULL : blob_new(text.data, text.len);
+
 	if (!err)
-		err = verdict_judge(JOB_FORMAT_JSON, order.request, &checker, &order, &f);
+		err = verdict_judge(JOB_FORMAT_JSON, request, &checker, &order, &f);
+	order.request = request;
 	if (!err)
 		err = engine_submit(r->engine, j, &order, &f);
-	blob_put(order.request);
+	blob_put(request);
 	if (err) {
 		matrix_judge(m, false, "the job was refused: %s", f.reason);
 		job_put(j);
@@ -137,9 +139,12 @@ static struct job *run_job(struct matrix *m, struct running *r, int64_t deadline
 
 static void judge_job(struct matrix *m, struct job *j, enum job_state want, const char *which)
 {
-	enum job_state s = j ? job_state(j) : JOB_WRITING;
+	struct job_view v = { .state = JOB_WRITING };
 
-	matrix_judge(m, j && s == want, "%s: %s", which, j ? job_state_name(s) : "refused");
+	if (j)
+		job_look(j, &v);
+	matrix_judge(m, j && v.state == want, "%s: %s%s%s", which,
+		j ? job_state_name(v.state) : "refused", v.fault.err ? ", " : "", v.fault.reason);
 }
 
 static uint64_t recoveries(struct running *r)
