@@ -68,7 +68,9 @@ static int start(struct matrix *m, struct running *r, struct fault *f)
 	}
 	health_init(&r->health, m->ops, models_alias(r->models, models_default(r->models)));
 	err = engine_new(&config, r->models, &r->health, &r->engine);
-	return err ? err : wait_for(settled, r) && health_is_ready(&r->health) ? 0 : -EIO;
+	if (!err && !(wait_for(settled, r) && health_is_ready(&r->health)))
+		err = -EIO;
+	return err;
 }
 
 /* An engine that does not stop is left as it is: its thread still uses what would be freed. */
@@ -120,12 +122,14 @@ static struct job *run_job(struct matrix *m, struct running *r, int64_t deadline
 	struct job *j = job_new(0, JOB_FORMAT_JSON, NULL, 0);
 	int err = j ? request_text(m, deadline_ms, &text) : -ENOMEM;
 
-	order.request = err ? NULL : blob_new(text.data, text.len);
+	struct blob *content = err ? NULL : blob_new(text.data, text.len);
+
 	if (!err)
-		err = verdict_judge(JOB_FORMAT_JSON, order.request, &checker, &order, &f);
+		err = verdict_judge(JOB_FORMAT_JSON, content, &checker, &order, &f);
+	order.request = content;
 	if (!err)
 		err = engine_submit(r->engine, j, &order, &f);
-	blob_put(order.request);
+	blob_put(content);
 	if (err) {
 		matrix_judge(m, false, "the job was refused: %s", f.reason);
 		job_put(j);
@@ -137,9 +141,12 @@ static struct job *run_job(struct matrix *m, struct running *r, int64_t deadline
 
 static void judge_job(struct matrix *m, struct job *j, enum job_state want, const char *which)
 {
-	enum job_state s = j ? job_state(j) : JOB_WRITING;
+	struct job_view v = { .state = JOB_WRITING };
 
-	matrix_judge(m, j && s == want, "%s: %s", which, j ? job_state_name(s) : "refused");
+	if (j)
+		job_look(j, &v);
+	matrix_judge(m, j && v.state == want, "%s: %s, %s", which,
+		j ? job_state_name(v.state) : "refused", v.fault.reason);
 }
 
 static uint64_t recoveries(struct running *r)
