@@ -391,7 +391,8 @@ const struct watch_handle *watch_output(const struct device_watch *w, const void
 const struct watch_handle *watch_other_output(const struct device_watch *w, const void *out)
 {
 	for (size_t i = 0; i < w->n; i++)
-		if (has_memory(&w->handles[i]) && w->handles[i].handle != (uintptr_t)out)
+		if (has_memory(&w->handles[i]) && !w->handles[i].in_flight &&
+			w->handles[i].handle != (uintptr_t)out)
 			return &w->handles[i];
 	return NULL;
 }

@@ -95,7 +95,7 @@ void watch_waited(struct device_watch *w, const void *out, enum npu_error code);
 void watch_status(struct device_watch *w, const void *out);
 
 /* The memory that an output buffer's first tensor is mapped to, and another output's that is mapped
- * too; NULL without one. */
+ * too and not in flight; NULL without one. */
 const struct watch_handle *watch_output(const struct device_watch *w, const void *out);
 const struct watch_handle *watch_other_output(const struct device_watch *w, const void *out);
 

@@ -252,6 +252,8 @@ static void flight__more_than_allowed__named(void **state)
 	submit(IN2, OUT2);
 	clean();
 	assert_ptr_equal(watch_output(&w, OUT)->host, memory);
+	assert_null(watch_other_output(&w, OUT));
+	finish(OUT2);
 	assert_int_equal(watch_other_output(&w, OUT)->handle, (uintptr_t)OUT2);
 }
 

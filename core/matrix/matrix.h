@@ -36,7 +36,8 @@ struct matrix_config {
 	const char *model;               /* NULL: every one of the store */
 	const struct fault_plan *faults; /* on the device's side, all the time; NULL: none */
 	const struct matrix_plant *plant;
-	unsigned cycles; /* of the life cycle; 0: MATRIX_CYCLES */
+	const char *only; /* groups whose name begins so; NULL: all */
+	unsigned cycles;  /* of the life cycle; 0: MATRIX_CYCLES */
 	/* Told of each parallel run, for whoever keeps evidence; NULL: nobody. */
 	void (*record_parallel)(void *context, const struct parallel_seen *seen);
 	void *record_context;

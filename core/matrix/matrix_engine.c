@@ -68,7 +68,9 @@ static int start(struct matrix *m, struct running *r, struct fault *f)
 	}
 	health_init(&r->health, m->ops, models_alias(r->models, models_default(r->models)));
 	err = engine_new(&config, r->models, &r->health, &r->engine);
-	return err ? err : wait_for(settled, r) && health_is_ready(&r->health) ? 0 : -EIO;
+	if (!err && !(wait_for(settled, r) && health_is_ready(&r->health)))
+		err = -EIO;
+	return err;
 }
 
 /* An engine that does not stop is left as it is: its thread still uses what would be freed. */
@@ -120,14 +122,14 @@ static struct job *run_job(struct matrix *m, struct running *r, int64_t deadline
 	struct job *j = job_new(0, JOB_FORMAT_JSON, NULL, 0);
 	int err = j ? request_text(m, deadline_ms, &text) : -ENOMEM;
 
-	struct blob *request = err ? NULL : blob_new(text.data, text.len);
+	struct blob *content = err ? NULL : blob_new(text.data, text.len);
 
 	if (!err)
-		err = verdict_judge(JOB_FORMAT_JSON, request, &checker, &order, &f);
-	order.request = request;
+		err = verdict_judge(JOB_FORMAT_JSON, content, &checker, &order, &f);
+	order.request = content;
 	if (!err)
 		err = engine_submit(r->engine, j, &order, &f);
-	blob_put(request);
+	blob_put(content);
 	if (err) {
 		matrix_judge(m, false, "the job was refused: %s", f.reason);
 		job_put(j);

@@ -83,8 +83,9 @@ static void judge_afterwards(struct matrix *m, const struct failure *f, const ch
 	enum npu_error code;
 
 	if (!f->spoils) {
-		matrix_judge(m, !r.code && strcmp(hash, want) == 0, "%s, and the next run: %s",
-			m->text, matrix_error(r.code));
+		matrix_judge(m, !r.code && strcmp(hash, want) == 0,
+			"%s, buffers kept, the next run: %s", matrix_error(f->code),
+			matrix_error(r.code));
 		return;
 	}
 	matrix_judge(m, r.stage == INFER_NOT_SUBMITTED && r.code == NPU_NOT_EXPECTED,
@@ -186,7 +187,8 @@ static void one_in_flight(struct matrix *m, int arg)
 		code = device_slot_wait(s.slot);
 	if (!busy)
 		device_slot_wait(t.slot);
-	matrix_judge(m, !code, "the first: %s", matrix_error(code));
+	if (code)
+		matrix_judge(m, false, "the first: %s", matrix_error(code));
 	matrix_set_free(m, &s);
 	matrix_set_free(m, &t);
 }

@@ -202,7 +202,8 @@ static void commit(struct matrix *m, int arg)
 		"2 and 1 tokens: %u committed, %d on the device", s.committed,
 		device_kv_len(m->device, s.id));
 	code = sequence_close(m->generation, &s);
-	matrix_judge(m, !code, "closing it: %s", matrix_error(code));
+	if (code)
+		matrix_judge(m, false, "closing it: %s", matrix_error(code));
 }
 
 /* A step fails: the KV is the committed length again; where even that fails, the sequence is lost. */
@@ -231,7 +232,8 @@ static void roll_back(struct matrix *m, int lost)
 		"%s: %u committed, %d on the device%s", matrix_error(r.code), s.committed, len,
 		s.lost ? ", given up" : "");
 	code = sequence_close(m->generation, &s);
-	matrix_judge(m, !code, "closing it: %s", matrix_error(code));
+	if (code)
+		matrix_judge(m, false, "closing it: %s", matrix_error(code));
 }
 
 static const struct matrix_case cases[] = {

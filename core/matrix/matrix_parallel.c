@@ -27,7 +27,6 @@ static enum npu_error finish(struct matrix *m, struct matrix_set *s, struct para
 
 	seen->waits++;
 	t->status = device_slot_status(s->slot);
-	matrix_set_hash(s, t->hash);
 	t->kv_length = s->open ? device_kv_len(m->device, s->sequence.id) : -1;
 	return code;
 }
@@ -50,6 +49,9 @@ static enum npu_error run_alone(struct matrix *m, struct matrix_set *sets,
 		code = submit(m, &sets[i], &seen->alone[i], &ignored);
 		if (!code)
 			code = finish(m, &sets[i], &seen->alone[i], &ignored);
+		matrix_set_hash(&sets[i], seen->alone[i].hash);
+		if (!code)
+			device_slot_reset(sets[i].slot);
 	}
 	return code;
 }
@@ -71,6 +73,8 @@ static enum npu_error run_together(struct matrix *m, struct matrix_set *sets,
 		if (taken[at])
 			first_error(&code, finish(m, &sets[at], &seen->together[at], seen));
 	}
+	for (int i = 0; i < 2; i++) /* what the second did to the first's is seen too */
+		matrix_set_hash(&sets[i], seen->together[i].hash);
 	first_error(&code, device_set_parallel(m->device, false));
 	return code;
 }
