@@ -121,14 +121,14 @@ enum npu_error sessions_end(struct sessions *t, struct session *s, struct genera
 	return code;
 }
 
+/* One that runs has taken its KV. */
 static struct session *oldest_kept_locked(struct sessions *t, const struct generation *g)
 {
 	struct session *oldest = NULL;
 
 	lock_assert_held(&t->lock);
 	for (struct session *s = t->first; s; s = s->next)
-		if (s->generation == g->number && !s->running &&
-			(!oldest || s->used < oldest->used))
+		if (s->generation == g->number && (!oldest || s->used < oldest->used))
 			oldest = s;
 	return oldest;
 }

@@ -259,6 +259,7 @@ static void fail__in_the_second_step__cut_back(void **state)
 	fake_fail("infer", 3, NPU_INVALID_VALUE); /* the prompt's two went well */
 	check_fails(ASK("s", "x", 3), -EINVAL);
 	check_length("s", 6);
+	assert_int_equal(fake_count("kv_remove"), 2); /* the step's token, then the prompt's */
 	fake_log_clear();
 	check_runs(ASK("s", "xyz", 1), "j\n");
 	check_fed("3 "); /* the sixth token had been fed */
