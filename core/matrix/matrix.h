@@ -27,6 +27,7 @@ struct matrix_plant {
 	const char *spec, *scope;  /* scope "": all */
 	const char *const *caught; /* the cases that must fail and no others, NULL-ended */
 	bool llm;                  /* it needs an LLM; else a tensor artifact will do */
+	bool loses_audit;          /* refusals leave no trace in the audit trail */
 };
 
 struct matrix_config {
