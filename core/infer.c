@@ -105,10 +105,11 @@ static enum npu_error bind_host(struct program *p)
 	}
 	for (size_t i = 0; !code && i < p->spec->n_outputs; i++) {
 		size_t n = (size_t)tensor_bytes(&p->spec->outputs[i]);
+		size_t first = dtype_size(p->spec->outputs[i].dtype);
 
 		/* A device that delivers nothing must not leave an earlier run's output as this
 		 * one's: until it does, the first number is none. */
-		memset(p->out[i], 0xff, dtype_size(p->spec->outputs[i].dtype));
+		memset(p->out[i], 0xff, first < n ? first : n);
 		code = device_slot_out(p->slot, i, p->out[i], n, 0, n);
 	}
 	return code;

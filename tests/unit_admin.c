@@ -256,7 +256,7 @@ static void admin__help__every_command_has_it(void **state)
 {
 	static const char *const commands[] = { "key generate", "store init", "store trust",
 		"artifact import llama2c", "artifact import package", "artifact sign",
-		"artifact verify", "artifact show", "audit verify", "audit show" };
+		"artifact verify", "artifact show", "audit verify", "audit show", "matrix" };
 	struct fixture *x = *state;
 	char line[64], usage[96];
 
@@ -269,6 +269,32 @@ static void admin__help__every_command_has_it(void **state)
 	expect(x, "artifact import -h", ADMIN_OK, "artifact import package", "");
 	assert_null(strstr(x->out, "artifact sign"));
 	expect(x, "artifact sign a --help", ADMIN_OK, "usage: npufs-admin artifact sign", "");
+}
+
+static void matrix__arguments_and_options__taken_or_named(void **state)
+{
+	struct fixture *x = *state;
+
+	make_signed(x);
+	expect(x, "matrix", ADMIN_USAGE, "", "matrix STORE [MODEL] [-o OPTION,...]");
+	expect(x, "matrix @store mlp more", ADMIN_USAGE, "", "3 arguments given");
+	expect(x, "matrix @store -o", ADMIN_USAGE, "", "no option \"-o\"");
+	expect(x, "matrix @store -x", ADMIN_USAGE, "", "no option \"-x\"");
+	expect(x, "artifact verify @store mlp -o device=sim", ADMIN_USAGE, "", "no option \"-o\"");
+	expect(x, "matrix @store -o devise=sim", ADMIN_FAILED, "", "device");
+	expect(x, "matrix @store -o device=smi", ADMIN_FAILED, "", "did you mean sim?");
+	expect(x, "matrix @store -o fault=Wiat@1:nan", ADMIN_FAILED, "", "did you mean Wait?");
+	expect(x, "matrix @store nothing", ADMIN_FAILED, "Bail out!", "");
+}
+
+static void matrix__run__status_says_whether_a_case_failed(void **state)
+{
+	struct fixture *x = *state;
+
+	make_signed(x);
+	expect(x, "matrix @store -o device=null", ADMIN_OK, "\n1..", "");
+	expect(x, "matrix @store -o device=null,fault=Apply@1:false", ADMIN_FAILED, "\nnot ok ",
+		" cases failed\n");
 }
 
 #define TEST(t) cmocka_unit_test_setup_teardown(t, set_up, tear_down)
@@ -284,6 +310,8 @@ int main(void)
 		TEST(audit_verify__broken__file_line_and_byte),
 		TEST(admin__wrong_usage__code_2_and_nearest_name),
 		TEST(admin__help__every_command_has_it),
+		TEST(matrix__arguments_and_options__taken_or_named),
+		TEST(matrix__run__status_says_whether_a_case_failed),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

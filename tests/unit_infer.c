@@ -7,6 +7,7 @@
 #include <cmocka.h>
 #include <string.h>
 
+#include "core/device_layer.h"
 #include "core/mem.h"
 #include "tests/fake_device.h"
 
@@ -31,6 +32,8 @@ static struct model_info info;
 static struct program_spec spec;
 static struct program *program;
 
+static const struct device_ops *ops = &fake_pair_ops;
+
 static void make(enum dtype type, uint32_t n)
 {
 	static const struct device_params params = { .threads = 1 };
@@ -46,7 +49,7 @@ static void make(enum dtype type, uint32_t n)
 		.n_outputs = 1 };
 	fake.models = &info;
 	fake.n_models = 1;
-	assert_int_equal(device_open(&fake_pair_ops, &params, &device), 0);
+	assert_int_equal(device_open(ops, &params, &device), 0);
 	assert_int_equal(device_load(device, "/x"), 0);
 	assert_int_equal(device_configure(device), 0);
 	assert_int_equal(program_new(device, &spec, &program), 0);
@@ -213,6 +216,24 @@ static void program_new__no_buffer__error_and_nothing_left(void **state)
 	program_free(NULL);
 }
 
+static void infer__device_delivers_nothing__an_earlier_output_is_not_taken_for_it(void **state)
+{
+	struct fault_plan plan;
+	struct infer_result r;
+
+	(void)state;
+	assert_int_equal(fault_plan_parse("Wait@2:silent", &plan, NULL), 0);
+	ops = device_layer_over(&fake_ops);
+	device_layer_plan(LAYER_DEVICE, &plan);
+	make(DTYPE_FLOAT32, 3);
+	ops = &fake_pair_ops;
+	r = infer_checked(program, 0, 0);
+	assert_int_equal(r.stage, INFER_DONE);
+	r = infer_checked(program, 0, 0);
+	assert_int_equal(r.stage, INFER_NOT_FINITE);
+	assert_int_equal(r.code, NPU_NOT_EXPECTED);
+}
+
 /* --- two in flight ---------------------------------------------------------------------------- */
 
 static struct program *second;
@@ -354,6 +375,9 @@ int main(void)
 		cmocka_unit_test_teardown(infer__ccu_exception__never_delivered, down),
 		cmocka_unit_test_teardown(infer__lengths_out_of_bounds__not_submitted, down),
 		cmocka_unit_test_teardown(infer__not_a_finite_number__refused, down),
+		cmocka_unit_test_teardown(
+			infer__device_delivers_nothing__an_earlier_output_is_not_taken_for_it,
+			down),
 		cmocka_unit_test_teardown(infer_many__good__both_submitted_before_any_wait,
 			down_two),
 		cmocka_unit_test_teardown(infer_many__one_fails__the_other_is_delivered, down_two),

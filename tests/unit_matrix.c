@@ -126,7 +126,7 @@ static void check_clean(size_t cases)
 	assert_non_null(strstr(text, line));
 }
 
-#define CASES 97
+#define CASES 100
 
 static void clean__both_models__all_ok(void **state)
 {

@@ -44,5 +44,7 @@ int admin_matrix(const struct admin_call *c)
 		failed = run(c, &options, &plan, &f);
 	if (failed < 0)
 		return admin_failed(c, &f, NULL);
+	if (failed)
+		fprintf(c->err, "npufs-admin: %d cases failed\n", failed);
 	return failed ? ADMIN_FAILED : ADMIN_OK;
 }

@@ -49,7 +49,7 @@ static void plant(void (*set)(enum layer_side, const struct fault_plan *), enum 
 	struct fault f = FAULT_NONE;
 	struct fault_plan plan;
 
-	if (!spec) {
+	if (!spec || strcmp(spec, MATRIX_LOSES_AUDIT) == 0) {
 		set(side, NULL);
 	} else if (fault_plan_parse(spec, &plan, &f)) {
 		fprintf(stderr, "matrix: %s\n", f.reason); /* a case of this program is wrong */

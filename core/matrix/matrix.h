@@ -21,13 +21,14 @@ struct parallel_seen;
 /* A fault that the matrix must find, for tests of the matrix itself. It is in force in the cases whose
  * "group: name" begins with `scope`, from their first step, counted anew in each; never while a case
  * is prepared or cleared away. */
+#define MATRIX_LOSES_AUDIT "audit" /* as spec: refusals leave no trace in the audit trail */
+
 struct matrix_plant {
 	const char *name;
 	enum layer_side side;
-	const char *spec, *scope;  /* scope "": all */
+	const char *spec, *scope; /* scope "": all */
 	const char *const *caught; /* the cases that must fail and no others, NULL-ended */
 	bool llm;                  /* it needs an LLM; else a tensor artifact will do */
-	bool loses_audit;          /* refusals leave no trace in the audit trail */
 };
 
 struct matrix_config {

@@ -93,9 +93,10 @@ static void judge_chain(struct plane *p)
 /* A plant of the matrix's own tests: what was refused leaves no trace. */
 static void lose_trail(const struct plane *p)
 {
+	const struct matrix_plant *plant = p->m->config->plant;
 	char dir[sizeof p->store + 8];
 
-	if (!p->m->config->plant || !p->m->config->plant->loses_audit)
+	if (!plant || strcmp(plant->spec, MATRIX_LOSES_AUDIT) != 0)
 		return;
 	snprintf(dir, sizeof dir, "%s/audit", p->store);
 	files_remove_tree(AT_FDCWD, dir);
