@@ -15,7 +15,6 @@
  *
  * Which of the SDK's functions return a code and which nothing is known for some only; guarded()
  * takes either. This object uses no function of the daemon; its buffers (core/buf.c) are linked in. */
-#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <new>
@@ -29,6 +28,7 @@
 extern "C" {
 #include "core/device_calrt.h"
 }
+#include "core/device_calrt/beyond.h"
 
 /* --- from their world to ours ----------------------------------------------------------------- */
 
@@ -73,11 +73,6 @@ template <typename Answer, typename Call> Answer answer_or(Answer otherwise, Cal
 		return otherwise;
 	}
 }
-
-template <std::size_t Size> void copy_text(char (&to)[Size], const std::string &from)
-{
-	to[from.copy(to, Size - 1)] = '\0';
-}
 } // namespace
 
 /* --- handles ---------------------------------------------------------------------------------- */
@@ -88,11 +83,9 @@ struct vdevice {
 };
 
 struct model {
-	calrt::CalbinModel *sdk = nullptr;                  /* the calbin's */
-	calrt::ModelHyperParameters_s *registers = nullptr; /* likewise */
-	std::string name, type;
-	std::vector<tensor_spec> inputs, outputs;
-	struct model_info info = {}; /* points into the above */
+	calrt::CalbinModel *sdk = nullptr; /* the calbin's */
+	struct description says;
+	struct model_info info = {}; /* points into it */
 };
 
 struct calbin {
@@ -107,98 +100,17 @@ struct inbuf {
 
 struct outbuf {
 	std::unique_ptr<calrt::CalrtOutputBuf> sdk;
-	enum npu_error refused =
-		NPU_SUCCESS; /* the last submit; then there is nothing to wait for */
+	enum npu_error refused = NPU_SUCCESS; /* the last submit's: then nothing is to wait for */
 };
 
 struct kvman {
-	std::unique_ptr<calrt::CalrtKvManager> sdk;
+	std::unique_ptr<KvManager> sdk;
 };
 
-/* --- beyond the contract ---------------------------------------------------------------------- */
-
-/* Whoever has the SDK's headers edits this part, and only this. The contract names neither of these,
- * so they are assumptions that the double in tests/calrt_sdk shares:
- *   CalbinModel            Name(), Type(), GetInputs(), GetOutputs(), GetHyperParameters()
- *   CalbinTensor_s         name, dtype, shape; CalrtDataType_e and its values
- *   CalrtDeviceInfo_s      what GetDeviceInfo() returns: runtime, driver, firmware, name
- *   CalrtKvManager         the class's name, and CreateKvManager(device, calbin)
- *   KvSeqInfo              seq_id, n_tokens
- *   calrt/calrt.h          as the header to include
- * The enumerators of TaskType_e are not needed, and those of CalrtError_e neither. */
-namespace
+template <typename Handle> static void destroy(Handle *h)
 {
-struct dtype_row {
-	calrt::CalrtDataType_e theirs;
-	enum dtype ours;
-};
-
-constexpr dtype_row dtypes[] = {
-	{ calrt::DATA_BOOL, DTYPE_BOOL },
-	{ calrt::DATA_INT8, DTYPE_INT8 },
-	{ calrt::DATA_UINT8, DTYPE_UINT8 },
-	{ calrt::DATA_INT16, DTYPE_INT16 },
-	{ calrt::DATA_UINT16, DTYPE_UINT16 },
-	{ calrt::DATA_INT32, DTYPE_INT32 },
-	{ calrt::DATA_UINT32, DTYPE_UINT32 },
-	{ calrt::DATA_INT64, DTYPE_INT64 },
-	{ calrt::DATA_UINT64, DTYPE_UINT64 },
-	{ calrt::DATA_FLOAT16, DTYPE_FLOAT16 },
-	{ calrt::DATA_FLOAT32, DTYPE_FLOAT32 },
-	{ calrt::DATA_FLOAT64, DTYPE_FLOAT64 },
-};
-
-/* What cannot be said here is left of no type, which fits no manifest. */
-tensor_spec spec_of(const calrt::CalbinTensor_s &t)
-{
-	tensor_spec spec = {};
-
-	copy_text(spec.name, t.name);
-	if (t.name.size() > TENSOR_NAME_MAX || t.shape.size() > TENSOR_MAX_RANK)
-		return spec;
-	for (const dtype_row &row : dtypes)
-		if (row.theirs == t.dtype)
-			spec.dtype = row.ours;
-	spec.rank = static_cast<std::uint32_t>(t.shape.size());
-	std::copy(t.shape.begin(), t.shape.end(), spec.dims);
-	return spec;
+	delete h;
 }
-
-void describe(calrt::CalbinModel &from, struct model &to)
-{
-	to.name = from.Name();
-	to.type = from.Type();
-	for (const auto &t : from.GetInputs())
-		to.inputs.push_back(spec_of(t));
-	for (const auto &t : from.GetOutputs())
-		to.outputs.push_back(spec_of(t));
-	to.registers = &from.GetHyperParameters();
-}
-
-void describe(calrt::VirtualDevice &from, struct device_info &to)
-{
-	const auto &info = from.GetDeviceInfo(0);
-
-	copy_text(to.runtime, info.runtime);
-	copy_text(to.driver, info.driver);
-	copy_text(to.firmware, info.firmware);
-	copy_text(to.name, info.name);
-}
-
-std::unique_ptr<calrt::CalrtKvManager> make_kv(calrt::VirtualDevice *d, calrt::Calbin *c)
-{
-	return calrt::CreateKvManager(d, c);
-}
-
-calrt::KvSeqInfo sequence_of(const struct kv_seq_info *seq)
-{
-	calrt::KvSeqInfo info = {};
-
-	info.seq_id = seq->seq_id;
-	info.n_tokens = seq->n_tokens;
-	return info;
-}
-} // namespace
 
 /* --- device ----------------------------------------------------------------------------------- */
 
@@ -233,25 +145,25 @@ static enum npu_error get_device_info(struct vdevice *d, struct device_info *ret
 	});
 }
 
+/* What a reset says of itself is not enough, and it may say nothing. */
+static enum npu_error verified(struct vdevice *d, enum npu_error code)
+{
+	return code ? code : status(d);
+}
+
 static enum npu_error reset_configuration(struct vdevice *d)
 {
-	const enum npu_error code = guarded([&] { return d->sdk->ResetConfiguration(); });
-
-	return code ? code : status(d);
+	return verified(d, guarded([&] { return d->sdk->ResetConfiguration(); }));
 }
 
 static enum npu_error reset_ccu(struct vdevice *d)
 {
-	const enum npu_error code = guarded([&] { return d->sdk->ResetCCU(); });
-
-	return code ? code : status(d);
+	return verified(d, guarded([&] { return d->sdk->ResetCCU(); }));
 }
 
 static enum npu_error reset(struct vdevice *d)
 {
-	const enum npu_error code = guarded([&] { return d->sdk->Reset(); });
-
-	return code ? code : status(d);
+	return verified(d, guarded([&] { return d->sdk->Reset(); }));
 }
 
 static void enable_parallel(struct vdevice *d, bool on)
@@ -284,17 +196,12 @@ static enum npu_error create_calbin(struct vdevice *, const char *path, struct c
 	});
 }
 
-static void destroy_calbin(struct calbin *c)
-{
-	delete c;
-}
-
 /* Asked for by setting it: the setter's code is what the contract gives, reading back is not. Every
  * inference sets both anew. */
 static void find_registers(struct model &m)
 {
 	for (const char *name : { CSR_CUR_LEN, CSR_PAST_LEN })
-		if (code_of(m.registers->SetCsrByName(name, 1)) == NPU_SUCCESS)
+		if (code_of(m.says.registers->SetCsrByName(name, 1)) == NPU_SUCCESS)
 			m.info.csrs[m.info.n_csrs++] = name;
 }
 
@@ -307,13 +214,13 @@ static struct model *model_of(struct calbin *c, calrt::CalbinModel *theirs)
 	auto m = std::make_unique<model>();
 
 	m->sdk = theirs;
-	describe(*theirs, *m);
-	m->info.name = m->name.c_str();
-	m->info.type = m->type.c_str();
-	m->info.inputs = m->inputs.data();
-	m->info.outputs = m->outputs.data();
-	m->info.n_inputs = m->inputs.size();
-	m->info.n_outputs = m->outputs.size();
+	describe(*theirs, m->says);
+	m->info.name = m->says.name.c_str();
+	m->info.type = m->says.type.c_str();
+	m->info.inputs = m->says.inputs.data();
+	m->info.outputs = m->says.outputs.data();
+	m->info.n_inputs = m->says.inputs.size();
+	m->info.n_outputs = m->says.outputs.size();
 	find_registers(*m);
 	c->models.push_back(std::move(m));
 	return c->models.back().get();
@@ -406,40 +313,30 @@ static enum npu_error check_buf(Buf *made, const std::vector<tensor_spec> &tenso
 	return NPU_SUCCESS;
 }
 
-static enum npu_error create_input_buf(struct model *m, struct inbuf **ret)
+template <typename Handle, typename Make>
+static enum npu_error create_buf(const std::vector<tensor_spec> &tensors, Make make, Handle **ret)
 {
 	return guarded([&] {
-		auto b = std::make_unique<inbuf>();
+		auto b = std::make_unique<Handle>();
 
-		b->sdk = calrt::createInputBuf(*m->sdk);
-		const enum npu_error code = check_buf(b->sdk.get(), m->inputs);
+		b->sdk = make();
+		const enum npu_error code = check_buf(b->sdk.get(), tensors);
 		if (!code)
 			*ret = b.release();
 		return code;
 	});
+}
+
+static enum npu_error create_input_buf(struct model *m, struct inbuf **ret)
+{
+	return create_buf(
+		m->says.inputs, [&] { return calrt::createInputBuf(*m->sdk); }, ret);
 }
 
 static enum npu_error create_output_buf(struct model *m, struct outbuf **ret)
 {
-	return guarded([&] {
-		auto b = std::make_unique<outbuf>();
-
-		b->sdk = calrt::createOutputBuf(*m->sdk);
-		const enum npu_error code = check_buf(b->sdk.get(), m->outputs);
-		if (!code)
-			*ret = b.release();
-		return code;
-	});
-}
-
-static void destroy_input_buf(struct inbuf *b)
-{
-	delete b;
-}
-
-static void destroy_output_buf(struct outbuf *b)
-{
-	delete b;
+	return create_buf(
+		m->says.outputs, [&] { return calrt::createOutputBuf(*m->sdk); }, ret);
 }
 
 /* The SDK takes a pointer to what it may write for inputs too; it only reads those. */
@@ -457,24 +354,19 @@ static enum npu_error slice_output(struct outbuf *b, const char *tensor, void *h
 	return guarded([&] { return b->sdk->SliceTensorByName(host, tensor, offset, size); });
 }
 
-static void reset_input(struct inbuf *b)
-{
-	guarded([&] { return b->sdk->ResetAllTensors(); });
-}
-
-static void reset_output(struct outbuf *b)
+template <typename Buf> static void reset_buf(Buf *b)
 {
 	guarded([&] { return b->sdk->ResetAllTensors(); });
 }
 
 static enum npu_error set_csr(struct model *m, const char *name, uint32_t value)
 {
-	return guarded([&] { return m->registers->SetCsrByName(name, value); });
+	return guarded([&] { return m->says.registers->SetCsrByName(name, value); });
 }
 
 static uint32_t get_csr(struct model *m, const char *name)
 {
-	return answer_or(uint32_t(0), [&] { return m->registers->GetCsrValueByName(name); });
+	return answer_or(uint32_t(0), [&] { return m->says.registers->GetCsrValueByName(name); });
 }
 
 /* --- inference -------------------------------------------------------------------------------- */
@@ -548,11 +440,6 @@ static enum npu_error create_kv(struct vdevice *d, struct calbin *c, struct kvma
 		*ret = k.release();
 		return NPU_SUCCESS;
 	});
-}
-
-static void destroy_kv(struct kvman *k)
-{
-	delete k;
 }
 
 static bool kv_can_allocate(struct kvman *k, size_t n_sequences)
@@ -633,7 +520,7 @@ static constexpr struct device_ops make_table()
 	o.enable_parallel = enable_parallel;
 	o.shutdown = shutdown;
 	o.create_calbin = create_calbin;
-	o.destroy_calbin = destroy_calbin;
+	o.destroy_calbin = destroy<calbin>;
 	o.model_count = model_count;
 	o.model_at = model_at;
 	o.get_model_by_name = get_model_by_name;
@@ -645,12 +532,12 @@ static constexpr struct device_ops make_table()
 	o.configure = configure;
 	o.create_input_buf = create_input_buf;
 	o.create_output_buf = create_output_buf;
-	o.destroy_input_buf = destroy_input_buf;
-	o.destroy_output_buf = destroy_output_buf;
+	o.destroy_input_buf = destroy<inbuf>;
+	o.destroy_output_buf = destroy<outbuf>;
 	o.slice_input = slice_input;
 	o.slice_output = slice_output;
-	o.reset_input = reset_input;
-	o.reset_output = reset_output;
+	o.reset_input = reset_buf<inbuf>;
+	o.reset_output = reset_buf<outbuf>;
 	o.set_csr = set_csr;
 	o.get_csr = get_csr;
 	o.infer = infer;
@@ -658,7 +545,7 @@ static constexpr struct device_ops make_table()
 	o.wait = wait;
 	o.run_status = run_status;
 	o.create_kv = create_kv;
-	o.destroy_kv = destroy_kv;
+	o.destroy_kv = destroy<kvman>;
 	o.kv_can_allocate = kv_can_allocate;
 	o.kv_allocate = kv_allocate;
 	o.kv_free = kv_free;

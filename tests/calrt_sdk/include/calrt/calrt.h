@@ -1,6 +1,6 @@
 /* A double of the SDK's headers for tests: what device contract 2 gives of CalRT 0.7.6, as far as the
  * adapter uses it, and little of our own making where the contract names nothing (the list of that is
- * in core/device_calrt/device_calrt.cc). Of the functions whose return type is not known some return
+ * in core/device_calrt/beyond.h). Of the functions whose return type is not known some return
  * a code here and some nothing. */
 #ifndef CALRT_CALRT_H
 #define CALRT_CALRT_H
