@@ -192,20 +192,41 @@ static void verify__records_moved__broken(void **state)
 	rig_sound(x, "records 1 to 2 in 1 files");
 }
 
+/* Change the line at `at`, and give it the hash of its new bytes. */
+static void make_anew(struct buf *b, size_t at, const char *from, const char *to)
+{
+	char *line = b->data + at, *hash = strstr(line, ",\"hash\":\""), hex[SHA256_HEX_SIZE];
+
+	memcpy(strstr(line, from), to, strlen(to));
+	sha256_hex(line, (size_t)(hash - line), hex);
+	memcpy(hash + strlen(",\"hash\":\""), hex, SHA256_HEX_SIZE - 1);
+}
+
 /* A sound line of its own does not help: the next one follows another. */
 static void verify__record_made_anew__next_one_breaks(void **state)
 {
 	struct audit_rig *x = *state;
 	AUTO_BUF struct buf b = BUF_INIT;
-	char *line, *hash, hex[SHA256_HEX_SIZE];
 
 	write_some(x, 3);
 	read_file(x, FIRST, &b);
-	line = b.data + line_at(&b, 1);
-	memcpy(strstr(line, "noon"), "dawn", 4);
-	hash = strstr(line, ",\"hash\":\"");
-	sha256_hex(line, (size_t)(hash - line), hex);
-	memcpy(hash + strlen(",\"hash\":\""), hex, SHA256_HEX_SIZE - 1);
+	make_anew(&b, line_at(&b, 1), "noon", "dawn");
+	put_file(x, FIRST, b.data, b.len);
+	expect_broken(x, "00000001.jsonl", 3, line_at(&b, 2));
+}
+
+static void verify__last_record_made_anew__its_number_must_fit(void **state)
+{
+	struct audit_rig *x = *state;
+	AUTO_BUF struct buf b = BUF_INIT;
+
+	write_some(x, 3);
+	read_file(x, FIRST, &b);
+	make_anew(&b, line_at(&b, 2), "\"seq\":3", "\"seq\":4");
+	put_file(x, FIRST, b.data, b.len);
+	expect_broken(x, "00000001.jsonl", 3, line_at(&b, 2));
+	make_anew(&b, line_at(&b, 2), "\"seq\":4", "\"seq\":3");
+	make_anew(&b, line_at(&b, 2), "\"intent\"", "\"INTENT\"");
 	put_file(x, FIRST, b.data, b.len);
 	expect_broken(x, "00000001.jsonl", 3, line_at(&b, 2));
 }
@@ -271,6 +292,7 @@ int main(void)
 		TEST(verify__byte_added_or_removed__broken),
 		TEST(verify__records_moved__broken),
 		TEST(verify__record_made_anew__next_one_breaks),
+		TEST(verify__last_record_made_anew__its_number_must_fit),
 		TEST(open__broken_end__refused),
 		TEST(write__threads_at_once__one_chain),
 	};
