@@ -13,9 +13,8 @@
 #include "core/jobdir.h"
 #include "core/models.h"
 #include "core/spool/spool.h"
+#include "core/version.h"
 #include "mountopts/options.h"
-
-#define NPUFS_VERSION "0.1.0"
 
 struct announcer;
 struct handle;

@@ -121,6 +121,12 @@ static const struct matrix_plant plants[] = {
 		"reset: a device", CAUGHT("reset: a device reset that fails"), false },
 	{ "wrong numbers after a reset", LAYER_DEVICE, "Wait@3:corrupt", "reset: device",
 		CAUGHT("reset: device level"), true },
+	/* Our own side again. */
+	{ "unaudited refusal", LAYER_CALLER, MATRIX_LOSES_AUDIT, "security",
+		CAUGHT("security: unauthorised reset", "security: unauthorised device reset",
+			"security: unauthorised read of memory",
+			"security: unauthorised write of memory", "security: unauthorised trace"),
+		false },
 };
 
 #endif

@@ -276,7 +276,7 @@ static void matrix__arguments_and_options__taken_or_named(void **state)
 	struct fixture *x = *state;
 
 	make_signed(x);
-	expect(x, "matrix", ADMIN_USAGE, "", "matrix STORE [MODEL] [-o OPTION,...]");
+	expect(x, "matrix", ADMIN_USAGE, "", "matrix STORE [MODEL] [-o OPTIONS]");
 	expect(x, "matrix @store mlp more", ADMIN_USAGE, "", "3 arguments given");
 	expect(x, "matrix @store -o", ADMIN_USAGE, "", "no option \"-o\"");
 	expect(x, "matrix @store -x", ADMIN_USAGE, "", "no option \"-x\"");

@@ -7,12 +7,14 @@
 #include <stdint.h>
 #include <setjmp.h>
 #include <cmocka.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/artifact.h"
 #include "core/device_null.h"
 #include "core/device_sim.h"
+#include "core/evidence.h"
 #include "core/mem.h"
 #include "tests/artifact_files.h"
 #include "tests/matrix_plants.h"
@@ -126,7 +128,7 @@ static void check_clean(size_t cases)
 	assert_non_null(strstr(text, line));
 }
 
-#define CASES 100
+#define CASES 101
 
 static void clean__both_models__all_ok(void **state)
 {
@@ -166,55 +168,58 @@ static void clean__what_is_skipped__says_why(void **state)
 	(void)state;
 	config.model = "dates";
 	text = run(&failed);
-	assert_int_equal(count(text, "# SKIP"),
-		1 + count(text, "# SKIP the backend has one engine") +
-			count(text, "# SKIP there is no privileged plane"));
+	assert_int_equal(count(text, "# SKIP"), 1);
 	assert_int_equal(count(text, "csr: a program without lengths # SKIP"), 1);
 }
 
 /* --- two engines ------------------------------------------------------------------------------ */
 
-static void take_parallel(struct vdevice *d, bool on)
-{
-	(void)d;
-	(void)on;
-}
-
-static struct seen {
-	unsigned runs;
-} seen;
-
-static void record(void *context, const struct parallel_seen *s)
-{
-	struct seen *to = context;
-
-	assert_non_null(s);
-	to->runs++;
-}
-
-/* The software device's queue takes two; all that it lacks is to be asked. */
 static void parallel__two_in_flight__all_orders_agree_and_are_recorded(void **state)
 {
-	struct device_ops two = device_sim_ops;
+	struct device_info info = { "0.7.6", "sim-1", "sim-1", "npufs software device" };
 
 	(void)state;
-	two.enable_parallel = take_parallel;
-	config.ops = &two;
 	config.only = "parallel";
-	config.record_parallel = record;
-	config.record_context = &seen;
+	config.evidence = "test";
 	for (int i = 0; i < 2; i++) {
 		AUTO_FREE char *text = NULL;
+		struct fault why = FAULT_NONE;
+		struct artifact *a;
 		int failed;
 
 		config.model = i ? "xor" : "dates";
-		seen.runs = 0;
+		must(artifact_verify(store, config.model, &a, &why), &why);
+		assert_int_equal(evidence_check(store, &info, a->sha256, &why),
+			i ? -ESTALE : -ENOENT);
 		text = run(&failed);
 		print_failed(text);
 		assert_int_equal(failed, 0);
 		assert_int_equal(count(text, "2 in flight, output, KV and status are"), 12);
-		assert_int_equal(seen.runs, 12);
+		assert_int_equal(evidence_check(store, &info, a->sha256, &why), 0);
+		strcpy(info.firmware, "sim-2");
+		assert_int_equal(evidence_check(store, &info, a->sha256, &why), -ESTALE);
+		assert_string_equal(why.field, "firmware");
+		strcpy(info.firmware, "sim-1");
+		artifact_free(a);
 	}
+}
+
+static void parallel__faults_planted__nothing_is_recorded(void **state)
+{
+	struct fault f = FAULT_NONE;
+	AUTO_FREE char *text = NULL;
+	struct fault_plan plan;
+	int failed;
+
+	(void)state;
+	must(fault_plan_parse("Status@*:delay=1", &plan, &f), &f);
+	config.only = "parallel";
+	config.evidence = "test";
+	config.model = "dates";
+	config.faults = &plan;
+	text = run(&failed);
+	assert_int_equal(failed, 0);
+	assert_int_equal(count(text, "; recorded"), 0);
 }
 
 /* --- plants ----------------------------------------------------------------------------------- */
@@ -279,13 +284,10 @@ static void plants__crosstalk_of_two_engines__seen(void **state)
 		"Wait@*:swap", "parallel",
 		CAUGHT("parallel: Auto: P-Q", "parallel: Auto: Q-P", "parallel: Ping and Pong: P-Q",
 			"parallel: Ping and Pong: Q-P", "parallel: Pong and Ping: P-Q",
-			"parallel: Pong and Ping: Q-P"),
+			"parallel: Pong and Ping: Q-P", "parallel: evidence"),
 		false };
-	struct device_ops two = device_sim_ops;
 
 	(void)state;
-	two.enable_parallel = take_parallel;
-	config.ops = &two;
 	config.model = "dates";
 	bad = 0;
 	check_caught(&crosstalk);
@@ -301,6 +303,7 @@ int main(void)
 		cmocka_unit_test_setup(clean__what_is_skipped__says_why, up),
 		cmocka_unit_test_setup(parallel__two_in_flight__all_orders_agree_and_are_recorded,
 			up),
+		cmocka_unit_test_setup(parallel__faults_planted__nothing_is_recorded, up),
 		cmocka_unit_test_setup(plants__each__exactly_the_right_cases_fail, up),
 		cmocka_unit_test_setup(plants__crosstalk_of_two_engines__seen, up),
 	};

@@ -3,6 +3,7 @@
 #include "core/fault_plan.h"
 #include "core/log.h"
 #include "core/matrix/matrix.h"
+#include "core/version.h"
 #include "mountopts/options.h"
 
 static int read_options(const struct admin_call *c, struct mount_options *o,
@@ -27,6 +28,7 @@ static int run(const struct admin_call *c, const struct mount_options *o,
 		.store = c->args[0],
 		.model = c->n_args > 1 ? c->args[1] : NULL,
 		.faults = plan->n ? plan : NULL,
+		.evidence = NPUFS_VERSION,
 	};
 	int err = device_find(o->device, &config.ops, f);
 

@@ -16,8 +16,6 @@
 
 #define MATRIX_CYCLES 100
 
-struct parallel_seen;
-
 /* A fault that the matrix must find, for tests of the matrix itself. It is in force in the cases whose
  * "group: name" begins with `scope`, from their first step, counted anew in each; never while a case
  * is prepared or cleared away. */
@@ -26,7 +24,7 @@ struct parallel_seen;
 struct matrix_plant {
 	const char *name;
 	enum layer_side side;
-	const char *spec, *scope; /* scope "": all */
+	const char *spec, *scope;  /* scope "": all */
 	const char *const *caught; /* the cases that must fail and no others, NULL-ended */
 	bool llm;                  /* it needs an LLM; else a tensor artifact will do */
 };
@@ -38,11 +36,9 @@ struct matrix_config {
 	const char *model;               /* NULL: every one of the store */
 	const struct fault_plan *faults; /* on the device's side, all the time; NULL: none */
 	const struct matrix_plant *plant;
-	const char *only; /* groups whose name begins so; NULL: all */
-	unsigned cycles;  /* of the life cycle; 0: MATRIX_CYCLES */
-	/* Told of each parallel run, for whoever keeps evidence; NULL: nobody. */
-	void (*record_parallel)(void *context, const struct parallel_seen *seen);
-	void *record_context;
+	const char *only;     /* groups whose name begins so; NULL: all */
+	unsigned cycles;      /* of the life cycle; 0: MATRIX_CYCLES */
+	const char *evidence; /* the version to record evidence with, in the store; NULL: none */
 };
 
 /* How many cases failed; or a negative errno and `f` when there was nothing to run. */

@@ -5,6 +5,12 @@
 
 #include "core/mem.h"
 
+static void first_error(enum npu_error *code, enum npu_error next)
+{
+	if (!*code)
+		*code = next;
+}
+
 static enum npu_error submit(struct matrix *m, struct matrix_set *s, struct parallel_task *t,
 	struct parallel_seen *seen)
 {
@@ -31,21 +37,15 @@ static enum npu_error finish(struct matrix *m, struct matrix_set *s, struct para
 	return code;
 }
 
-static void first_error(enum npu_error *code, enum npu_error next)
-{
-	if (!*code)
-		*code = next;
-}
-
 /* One after the other, each waited for before the next. */
 static enum npu_error run_alone(struct matrix *m, struct matrix_set *sets,
 	struct parallel_seen *seen)
 {
 	struct parallel_seen ignored = { 0 };
-	enum npu_error code = NPU_SUCCESS;
+	bool forced = seen->alone[0].engine != DEVICE_AUTO;
+	enum npu_error code = forced ? device_set_parallel(m->device, true) : NPU_SUCCESS;
 
 	for (int i = 0; !code && i < 2; i++) {
-		seen->alone[i].engine = DEVICE_AUTO;
 		code = submit(m, &sets[i], &seen->alone[i], &ignored);
 		if (!code)
 			code = finish(m, &sets[i], &seen->alone[i], &ignored);
@@ -53,6 +53,8 @@ static enum npu_error run_alone(struct matrix *m, struct matrix_set *sets,
 		if (!code)
 			device_slot_reset(sets[i].slot);
 	}
+	if (forced)
+		first_error(&code, device_set_parallel(m->device, false));
 	return code;
 }
 
@@ -101,21 +103,20 @@ static bool same(const struct parallel_task *a, const struct parallel_task *b)
 }
 
 struct parallel_seen matrix_parallel_run(struct matrix *m, const enum matrix_work works[2],
-	const enum device_task engines[2], bool swapped_wait)
+	const enum device_task engines[2], enum device_task alone, bool swapped_wait)
 {
 	struct parallel_seen seen = { .swapped_wait = swapped_wait };
 
 	for (int i = 0; i < 2; i++) {
 		seen.together[i].work = seen.alone[i].work = works[i];
 		seen.together[i].engine = engines[i];
+		seen.alone[i].engine = alone;
 	}
 	seen.code = with_sets(m, &seen, run_alone);
 	if (!seen.code)
 		seen.code = with_sets(m, &seen, run_together);
 	seen.agrees = !seen.code && same(&seen.together[0], &seen.alone[0]) &&
 		same(&seen.together[1], &seen.alone[1]);
-	if (m->config->record_parallel)
-		m->config->record_parallel(m->config->record_context, &seen);
 	return seen;
 }
 
@@ -147,7 +148,7 @@ static void order(struct matrix *m, int arg)
 		matrix_skip(m, "the backend has one engine");
 		return;
 	}
-	s = matrix_parallel_run(m, o->works, o->engines, o->swapped_wait);
+	s = matrix_parallel_run(m, o->works, o->engines, DEVICE_AUTO, o->swapped_wait);
 	matrix_judge(m, !s.code, "%s", matrix_error(s.code));
 	matrix_judge(m, s.submits == 2 && s.waits == 2 && s.peak == 2,
 		"%u submits, %u waits, %u in flight at most", s.submits, s.waits, s.peak);
@@ -167,6 +168,7 @@ static const struct matrix_case cases[] = {
 	CASES("Auto", 0),
 	CASES("Ping and Pong", 4),
 	CASES("Pong and Ping", 8),
+	{ "evidence", FOR_ANY, NEEDS_GENERATION, matrix_evidence, 0 },
 };
 
 const struct matrix_group matrix_parallel = { "parallel", cases, ARRAY_SIZE(cases) };

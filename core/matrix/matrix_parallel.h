@@ -1,6 +1,5 @@
 /* Two inferences at once, on two wholly independent sets of buffers, held against the same two one
- * after the other (device contract 6). What is seen is also told to config->record_parallel: whoever
- * keeps evidence binds it to device, firmware, runtime and artifact. */
+ * after the other (device contract 6). */
 #ifndef NPUFS_CORE_MATRIX_MATRIX_PARALLEL_H
 #define NPUFS_CORE_MATRIX_MATRIX_PARALLEL_H
 
@@ -23,8 +22,11 @@ struct parallel_seen {
 	bool swapped_wait;             /* the second was waited for first */
 };
 
-/* Needs a generation and a backend with enable_parallel. */
+/* Needs a generation and a backend with enable_parallel. The two alone are run by that engine. */
 struct parallel_seen matrix_parallel_run(struct matrix *m, const enum matrix_work works[2],
-	const enum device_task engines[2], bool swapped_wait);
+	const enum device_task engines[2], enum device_task alone, bool swapped_wait);
+
+/* The case that runs what evidence for two in flight needs, and records it where that is asked for. */
+void matrix_evidence(struct matrix *m, int arg);
 
 #endif

@@ -1,0 +1,99 @@
+/* Evidence that two inferences may be in flight (device contract 6): two inputs one after the other by
+ * the runtime's choice, on Ping and on Pong, and then at once in each order, all of it several times. It is
+ * written only for a device and an artifact that gave the same results every time, with nothing
+ * planted; core/evidence.h judges that once more. */
+#include "core/evidence.h"
+#include "core/matrix/matrix_parallel.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/mem.h"
+
+#define ROUNDS 10
+
+/* What an order of the evidence is here: its inputs, and the engine of those that are alone. */
+static const struct {
+	enum matrix_work works[2];
+	bool together;
+	enum device_task alone;
+} orders[EVIDENCE_ORDERS] = {
+	[EVIDENCE_AUTO] = { { WORK_P, WORK_Q }, false, DEVICE_AUTO },
+	[EVIDENCE_PING] = { { WORK_P, WORK_Q }, false, DEVICE_PING },
+	[EVIDENCE_PONG] = { { WORK_P, WORK_Q }, false, DEVICE_PONG },
+	[EVIDENCE_PP] = { { WORK_P, WORK_P }, true, DEVICE_AUTO },
+	[EVIDENCE_QQ] = { { WORK_Q, WORK_Q }, true, DEVICE_AUTO },
+	[EVIDENCE_PQ] = { { WORK_P, WORK_Q }, true, DEVICE_AUTO },
+	[EVIDENCE_QP] = { { WORK_Q, WORK_P }, true, DEVICE_AUTO },
+};
+
+static uint32_t kv_of(const struct parallel_task *t)
+{
+	return t->kv_length < 0 ? 0 : (uint32_t)t->kv_length;
+}
+
+/* The first round's result is the order's; false when a later one is another. */
+static bool add_round(struct evidence_result *r, const struct parallel_task tasks[2])
+{
+	for (int i = 0; i < 2; i++) {
+		if (!r->rounds)
+			memcpy(r->sha256[i], tasks[i].hash, sizeof r->sha256[i]);
+		if (!r->rounds)
+			r->kv[i] = kv_of(&tasks[i]);
+		if (strcmp(r->sha256[i], tasks[i].hash) != 0 || r->kv[i] != kv_of(&tasks[i]))
+			return false;
+	}
+	r->rounds++;
+	return true;
+}
+
+static bool run_order(struct matrix *m, enum evidence_order o, struct evidence *e)
+{
+	static const enum device_task engines[2] = { DEVICE_PING, DEVICE_PONG };
+	bool good = true;
+
+	for (int i = 0; good && i < ROUNDS; i++) {
+		struct parallel_seen s =
+			matrix_parallel_run(m, orders[o].works, engines, orders[o].alone, i % 2);
+
+		e->submitted += s.submits;
+		e->waited += s.waits;
+		good = !s.code && s.agrees && s.peak == 2 &&
+			add_round(&e->orders[o], orders[o].together ? s.together : s.alone);
+		matrix_judge(m, good, "%s: another result in round %d", evidence_order_name(o),
+			i + 1);
+	}
+	return good;
+}
+
+static int record(struct matrix *m, struct evidence *e)
+{
+	snprintf(e->name, sizeof e->name, "parallel-%.40s", m->alias);
+	snprintf(e->npufs, sizeof e->npufs, "%s", m->config->evidence);
+	strcpy(e->artifact, m->artifact->sha256);
+	device_versions(m->device, &e->device);
+	return evidence_write(m->config->store, e);
+}
+
+void matrix_evidence(struct matrix *m, int arg)
+{
+	struct evidence e = { .submitted = 0 };
+	bool good = true;
+	int err = 0;
+
+	(void)arg;
+	if (!m->ops->enable_parallel) {
+		matrix_skip(m, "the backend has one engine");
+		return;
+	}
+	for (int o = 0; good && o < EVIDENCE_ORDERS; o++)
+		good = run_order(m, (enum evidence_order)o, &e);
+	if (!good)
+		return;
+	if (m->config->evidence && m->artifact && !m->config->faults)
+		err = record(m, &e);
+	matrix_judge(m, !err, "not written: %s", fault_errno_name(err));
+	matrix_judge(m, true, "%d orders, %d rounds each, every result the same%s", EVIDENCE_ORDERS,
+		ROUNDS, m->config->evidence && !m->config->faults ? "; recorded" : "");
+}
