@@ -24,7 +24,7 @@ static struct lock lock = LOCK_INIT(RANK_LAYER, "device layer");
 static struct lock_cond released;
 static bool released_ready, letting_go;
 static struct planted plans[LAYER_SIDES], cases[LAYER_SIDES];
-static uint64_t struck[LAYER_SIDES];
+static uint64_t struck[LAYER_SIDES], releases;
 static unsigned hanging;
 static struct device_watch watch;
 static void *kept[LAYER_MAX_KEPT];
@@ -39,8 +39,10 @@ static const struct device_ops *backend;
 
 static void hang_locked(void)
 {
+	uint64_t before = releases;
+
 	hanging++;
-	while (!letting_go)
+	while (!letting_go && releases == before) /* a plan may be set before it wakes */
 		lock_cond_wait(&released, &lock);
 	hanging--;
 }
@@ -117,6 +119,7 @@ void device_layer_release(void)
 {
 	lock_take(&lock);
 	letting_go = true;
+	releases++;
 	lock_cond_broadcast(&released);
 	lock_drop(&lock);
 }

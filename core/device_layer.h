@@ -20,8 +20,8 @@ enum layer_side { LAYER_DEVICE, LAYER_CALLER, LAYER_SIDES };
  * too. Plans, counts and the watch's book are empty then. No device may be open. */
 const struct device_ops *device_layer_over(const struct device_ops *inner);
 
-/* What is planted on a side from now on; NULL: nothing. The counts of that side begin anew, and what
- * hangs goes on. */
+/* What is planted on a side from now on; NULL: nothing. The counts of that side begin anew. What hangs
+ * by an earlier plan stays so. */
 void device_layer_plan(enum layer_side side, const struct fault_plan *plan);
 /* Planted beside the side's plan, with counts of its own, which it wins over. */
 void device_layer_case(enum layer_side side, const struct fault_plan *plan);

@@ -253,6 +253,28 @@ static void device_side__hang__until_released(void **state)
 	close_all();
 }
 
+/* A new plan set before the one who hangs has woken does not hold it again. */
+static void release__new_plan_at_once__who_hung_goes_on(void **state)
+{
+	(void)state;
+	open_all();
+	for (int i = 0; i < 50; i++) {
+		enum npu_error code = NPU_UNKNOWN;
+		pthread_t thread;
+
+		plant(LAYER_DEVICE, "Status@*:hang");
+		pthread_create(&thread, NULL, ask_status, &code);
+		while (!device_layer_hangs())
+			usleep(100);
+		device_layer_release();
+		plant(LAYER_DEVICE, "Status@*:hang");
+		pthread_join(thread, NULL);
+		assert_int_equal(code, NPU_SUCCESS);
+	}
+	device_layer_release();
+	close_all();
+}
+
 /* --- caller side ------------------------------------------------------------------------------ */
 
 static void caller_side__misdeeds__the_watch_names_them(void **state)
@@ -343,6 +365,7 @@ int main(void)
 		cmocka_unit_test_setup(device_side__null_handles__refused, up),
 		cmocka_unit_test_setup(device_side__delay__as_long_as_told, up),
 		cmocka_unit_test_setup(device_side__hang__until_released, up),
+		cmocka_unit_test_setup(release__new_plan_at_once__who_hung_goes_on, up),
 		cmocka_unit_test_setup(caller_side__misdeeds__the_watch_names_them, up),
 		cmocka_unit_test_setup(caller_side__submit_error_ignored__wait_without_a_submit,
 			up),

@@ -76,16 +76,17 @@ static int start(struct matrix *m, struct running *r, struct fault *f)
 /* An engine that does not stop is left as it is: its thread still uses what would be freed. */
 static void stop(struct matrix *m, struct running *r)
 {
-	if (!r->models)
-		return;
 	device_layer_release();
 	if (r->engine && engine_stop(r->engine, DRAIN_MS)) {
 		matrix_judge(m, false, "the engine does not stop");
 		return;
 	}
 	engine_free(r->engine);
-	models_free(r->models);
-	health_done(&r->health);
+	if (r->models) {
+		models_free(r->models);
+		health_done(&r->health);
+	}
+	free(r);
 }
 
 /* --- jobs ------------------------------------------------------------------------------------- */
@@ -202,16 +203,17 @@ static void judge_trial(struct matrix *m, struct running *r, const struct trial 
 static void trial(struct matrix *m, int arg)
 {
 	struct fault f = FAULT_NONE;
-	struct running r = { .engine = NULL };
-	int err = start(m, &r, &f);
+	struct running *r = calloc(1, sizeof *r);
+	int err = r ? start(m, r, &f) : -ENOMEM;
 
 	if (err)
 		matrix_judge(m, false, "the engine does not start: %s",
 			f.reason[0] ? f.reason : fault_errno_name(err));
 	else
-		judge_trial(m, &r, &trials[arg]);
+		judge_trial(m, r, &trials[arg]);
 	matrix_plant(NULL);
-	stop(m, &r);
+	if (r)
+		stop(m, r);
 }
 
 static const struct matrix_case cases[] = {

@@ -261,7 +261,7 @@ static void slow_done(struct matrix *m, int arg)
 static void late(struct matrix *m, int arg)
 {
 	static const char *const faults[] = { "GetStatus@*:pending", "GetStatus@*:running" };
-	char want[SHA256_HEX_SIZE], hash[SHA256_HEX_SIZE];
+	char want[SHA256_HEX_SIZE] = "", hash[SHA256_HEX_SIZE] = "";
 	struct infer_result r = matrix_infer(m, WORK_P, want);
 
 	matrix_plant(faults[arg]);

@@ -31,7 +31,7 @@ static bool has_level(struct matrix *m, enum level level)
 
 static void resets(struct matrix *m, int arg)
 {
-	char before[SHA256_HEX_SIZE], after[SHA256_HEX_SIZE];
+	char before[SHA256_HEX_SIZE] = "", after[SHA256_HEX_SIZE] = "";
 	struct infer_result r;
 	enum npu_error close, code, open;
 

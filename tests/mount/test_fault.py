@@ -6,6 +6,7 @@ import threading
 
 from harness import Mount, equal, errno_of, read, run, took, until
 from test_life import Unstarted, mounts
+from test_models import XOR, Models
 
 HELLO = '{"prompt":"hello"}'
 
@@ -50,7 +51,7 @@ def test_fault__busy_twice__tried_again_and_the_answer_right():
         assert "\nrecoveries: 0\n" in read(m.path + "/health")
 
 
-def test_fault__busy_for_ever__the_job_fails_and_the_next_one_too():
+def test_fault__busy_for_ever__the_job_fails_and_nothing_is_reset():
     """The tries are bounded, and no reset follows."""
     with planted("infer@*:DeviceBusy") as m:
         m.put("a.json", HELLO)
@@ -112,9 +113,28 @@ def test_fault__every_error_of_wait__the_job_has_it_and_the_daemon_goes_on():
             equal(m.out("b"), "hello\n", f"after {name}")
 
 
-def test_fault__kv_not_freed__told_and_recovered():
+def test_fault__kv_not_freed__answered_and_told():
     """A void call that did nothing is found out by asking after it."""
     with planted("Free@1:silent", options=("kv_sequences=1",)) as m:
         m.put("a.json", HELLO)
         equal(m.out("a"), "hello\n", "answer")
         until(lambda: "NotExpected" in read(m.path + "/health"), 5, "told")
+
+
+def test_fault__golden_run_wrong__model_never_serves():
+    """Finite wrong numbers are found by the golden run, before any traffic."""
+    with Models("fault=Wait@1:corrupt", models=("xor",)) as m:
+        health = read(m.path + "/health")
+        assert health.startswith("failed\n") and "golden" in health, health
+        assert m.send("a.json", XOR) or errno_of(m.out, "a"), "it was answered"
+
+
+def test_fault__crash_in_the_middle_of_a_text__told_and_the_next_one_right():
+    """What a recovered device answers is what it answered before."""
+    request = '{"prompt":"3rd of March, 2024"}'
+    with Models("fault=Wait@9:DeviceCrash/configure@2:delay=200") as m:
+        m.put("a.json", request)
+        equal(errno_of(m.out, "a"), errno.EIO, "answer")
+        recovered(m)
+        m.put("b.json", request)
+        equal(m.out("b"), "2024-03-03\n", "the next")
