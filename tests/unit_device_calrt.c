@@ -343,8 +343,8 @@ static void run__each_call_goes_wrong__its_error_and_nothing_left(void **state)
 		{ "CreateVDevice", NPU_UNKNOWN, NPU_MEMORY_ALLOCATION, NPU_NO_DEVICE },
 		{ "Status", NPU_UNKNOWN, NPU_MEMORY_ALLOCATION, NPU_DEVICE_UNAVAILABLE },
 		{ "GetDeviceInfo", NPU_UNKNOWN, NPU_MEMORY_ALLOCATION, NPU_SUCCESS },
-		{ "CreateCalbin", NPU_UNKNOWN, NPU_MEMORY_ALLOCATION, NPU_INVALID_CALBIN },
-		{ "Version", NPU_UNKNOWN, NPU_MEMORY_ALLOCATION, NPU_SUCCESS },
+		{ "CreateCalbin", NPU_INVALID_CALBIN, NPU_MEMORY_ALLOCATION, NPU_INVALID_CALBIN },
+		{ "Version", NPU_INVALID_CALBIN, NPU_MEMORY_ALLOCATION, NPU_SUCCESS },
 		{ "GetLLMInfo", NPU_OUT_OF_RANGE, NPU_OUT_OF_RANGE, NPU_OUT_OF_RANGE },
 		{ "configure", NPU_UNKNOWN, NPU_MEMORY_ALLOCATION, NPU_DEVICE_UNAVAILABLE },
 		{ "GetModelByName", NPU_INVALID_CALBIN, NPU_INVALID_CALBIN, NPU_INVALID_CALBIN },
@@ -415,7 +415,7 @@ static void load__no_path_missing_or_bad_folder__errors(void **state)
 
 	assert_int_equal(device_open(ops, &params, &r->d), NPU_SUCCESS);
 	assert_int_equal(device_load(r->d, NULL), NPU_INVALID_CALBIN);
-	assert_int_equal(device_load(r->d, "/nowhere"), NPU_UNKNOWN); /* it throws */
+	assert_int_equal(device_load(r->d, "/nowhere"), NPU_INVALID_CALBIN); /* it throws */
 	folder_write_text(&r->folder, "program.json", "{}");
 	assert_int_equal(device_load(r->d, r->folder.path), NPU_INVALID_CALBIN); /* it gives null */
 	assert_int_equal(tear_down(r, NPU_SUCCESS), NPU_SUCCESS);

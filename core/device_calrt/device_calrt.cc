@@ -47,8 +47,9 @@ enum npu_error code_of(calrt::CalrtError_e code)
 	return n >= 0 && n < NPU_ERROR_COUNT ? static_cast<enum npu_error>(n) : NPU_UNKNOWN;
 }
 
-/* What a call came to, whether it returns a code of either kind or nothing. */
-template <typename Call> enum npu_error guarded(Call call) noexcept
+/* What a call came to, whether it returns a code of either kind or nothing; `thrown` where it throws. */
+template <typename Call>
+enum npu_error guarded(Call call, enum npu_error thrown = NPU_UNKNOWN) noexcept
 {
 	try {
 		if constexpr (std::is_void_v<decltype(call())>) {
@@ -60,7 +61,7 @@ template <typename Call> enum npu_error guarded(Call call) noexcept
 	} catch (const std::bad_alloc &) {
 		return NPU_MEMORY_ALLOCATION;
 	} catch (...) {
-		return NPU_UNKNOWN;
+		return thrown;
 	}
 }
 
@@ -184,16 +185,18 @@ static enum npu_error create_calbin(struct vdevice *, const char *path, struct c
 {
 	if (!path)
 		return NPU_INVALID_CALBIN;
-	return guarded([&] {
-		auto c = std::make_unique<calbin>();
+	return guarded(
+		[&] {
+			auto c = std::make_unique<calbin>();
 
-		c->sdk = calrt::Calbin::CreateCalbin(path);
-		if (!c->sdk)
-			return NPU_INVALID_CALBIN;
-		c->version = c->sdk->Version();
-		*ret = c.release();
-		return NPU_SUCCESS;
-	});
+			c->sdk = calrt::Calbin::CreateCalbin(path);
+			if (!c->sdk)
+				return NPU_INVALID_CALBIN;
+			c->version = c->sdk->Version();
+			*ret = c.release();
+			return NPU_SUCCESS;
+		},
+		NPU_INVALID_CALBIN); /* what it throws names no class, but it is of the artifact */
 }
 
 /* Asked for by setting it: the setter's code is what the contract gives, reading back is not. Every

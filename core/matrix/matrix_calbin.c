@@ -225,7 +225,7 @@ static const struct expected {
 	{ INTACT, false, true, { NPU_SUCCESS } },
 	{ MISSING, true, false, { NPU_FILE_NOT_FOUND } },
 	{ FLIPPED, true, false, { NPU_BROKEN_FILE } },
-	{ MISSING, false, false, { NPU_FILE_NOT_FOUND } },
+	{ MISSING, false, false, { NPU_FILE_NOT_FOUND, NPU_INVALID_CALBIN } },
 	{ GARBAGE, false, false, { NPU_INVALID_ELF, NPU_BROKEN_FILE, NPU_INVALID_CALBIN } },
 	{ VERSION, false, false, { NPU_INVALID_CALBIN, NPU_REQUIRE_NEWER_RT } },
 	{ RUNTIME, false, false, { NPU_REQUIRE_NEWER_RT } },
