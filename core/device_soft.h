@@ -107,6 +107,8 @@ enum npu_error soft_set_csr(struct model *m, const char *name, uint32_t value);
 uint32_t soft_get_csr(struct model *m, const char *name);
 enum npu_error soft_infer(struct vdevice *d, struct model *m, struct inbuf *in, struct outbuf *out,
 	enum device_task task);
+void soft_submit_void(struct vdevice *d, struct model *m, struct inbuf *in, struct outbuf *out,
+	enum device_task task);
 enum npu_error soft_wait(struct outbuf *out);
 enum device_run soft_run_status(struct outbuf *out);
 enum npu_error soft_create_kv(struct vdevice *d, struct calbin *c, struct kvman **ret);
@@ -135,8 +137,8 @@ int32_t soft_kv_pos_max(struct kvman *k, int32_t seq_id);
 	.destroy_output_buf = soft_destroy_output_buf, .slice_input = soft_slice_input, \
 	.slice_output = soft_slice_output, .reset_input = soft_reset_input, \
 	.reset_output = soft_reset_output, .set_csr = soft_set_csr, .get_csr = soft_get_csr, \
-	.infer = soft_infer, .wait = soft_wait, .run_status = soft_run_status, \
-	.create_kv = soft_create_kv, .destroy_kv = soft_destroy_kv, \
+	.infer = soft_infer, .submit_void = soft_submit_void, .wait = soft_wait, \
+	.run_status = soft_run_status, .create_kv = soft_create_kv, .destroy_kv = soft_destroy_kv, \
 	.kv_can_allocate = soft_kv_can_allocate, .kv_allocate = soft_kv_allocate, \
 	.kv_free = soft_kv_free, .kv_remove_tokens_at_end = soft_kv_remove_tokens_at_end, \
 	.kv_exists = soft_kv_exists, .kv_apply = soft_kv_apply, .kv_seq_len = soft_kv_seq_len, \

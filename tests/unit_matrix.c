@@ -128,7 +128,7 @@ static void check_clean(size_t cases)
 	assert_non_null(strstr(text, line));
 }
 
-#define CASES 101
+#define CASES 103
 
 static void clean__both_models__all_ok(void **state)
 {

@@ -193,6 +193,42 @@ static void one_in_flight(struct matrix *m, int arg)
 	matrix_set_free(m, &t);
 }
 
+/* The compatibility run: a submit that tells nothing is believed only after Wait, the status of the
+ * buffer and that of the device, and a run that did not take place is seen there. */
+static void tells_nothing(struct matrix *m, int happens)
+{
+	char want[SHA256_HEX_SIZE], got[SHA256_HEX_SIZE] = "";
+	struct infer_result r = matrix_infer(m, WORK_P, want);
+	enum npu_error asked, code, healthy;
+	struct matrix_set s;
+
+	asked = matrix_set_new(m, &s);
+	if (!asked)
+		asked = matrix_set_bind(m, &s, WORK_P);
+	if (!happens)
+		matrix_plant("SubmitJob@1:silent");
+	if (!asked)
+		asked = device_slot_submit_void(s.slot, DEVICE_AUTO);
+	if (asked == NPU_DEVICE_UNSUPPORT) {
+		matrix_skip(m, "the backend has no such submit");
+		matrix_set_free(m, &s);
+		return;
+	}
+	code = asked ? asked : device_slot_wait(s.slot);
+	healthy = device_status(m->device);
+	if (!code && device_slot_status(s.slot) == RUN_DONE)
+		matrix_set_hash(&s, got);
+	matrix_judge(m, !r.code && !healthy, "serial %s, status %s", matrix_error(r.code),
+		matrix_error(healthy));
+	if (happens)
+		matrix_judge(m, !code && strcmp(got, want) == 0, "%s, the output is %s",
+			matrix_error(code), strcmp(got, want) ? "another" : "that of infer()");
+	else
+		matrix_judge(m, code, "a submit that did nothing: Wait says %s",
+			matrix_error(code));
+	matrix_set_free(m, &s);
+}
+
 static const struct matrix_case infer_cases[] = {
 	{ "normal", FOR_ANY, NEEDS_GENERATION, normal, 0 },
 	{ "golden runs", FOR_ANY, NEEDS_GENERATION, golden, 0 },
@@ -205,6 +241,9 @@ static const struct matrix_case infer_cases[] = {
 	{ "output that is no number", FOR_ANY, NEEDS_GENERATION, not_finite, NAN_OUT },
 	{ "two sets of buffers", FOR_ANY, NEEDS_GENERATION, two_sets, 0 },
 	{ "one in flight", FOR_ANY, NEEDS_GENERATION, one_in_flight, 0 },
+	{ "a submit that tells nothing", FOR_ANY, NEEDS_GENERATION, tells_nothing, true },
+	{ "a submit that tells nothing and does nothing", FOR_ANY, NEEDS_GENERATION, tells_nothing,
+		false },
 };
 
 const struct matrix_group matrix_infer_group = { "infer", infer_cases, ARRAY_SIZE(infer_cases) };
