@@ -4,8 +4,16 @@
 #ifndef NPUFS_CORE_CAPABILITIES_H
 #define NPUFS_CORE_CAPABILITIES_H
 
+#include <stdbool.h>
+
 #include "core/buf.h"
 
-void capabilities_render(struct buf *out);
+/* What was seen of the device as it is configured now. */
+struct capabilities_seen {
+	bool golden; /* its golden runs have passed */
+	bool matrix; /* the store has evidence for exactly this device and artifact */
+};
+
+void capabilities_render(const struct capabilities_seen *seen, struct buf *out);
 
 #endif

@@ -80,7 +80,8 @@ static int open_generation(struct engine *e, int model, struct fault *f)
 	e->golden_at = clock_mono() + e->config.golden_ns;
 	models_set_state(e->models, model, MODEL_READY, e->generations, NULL);
 	models_get(e->models, model, &e->model);
-	health_set_generation(e->health, v.alias, e->generations);
+	health_set_generation(e->health, v.alias, e->generations,
+		v.artifact && v.manifest->n_golden);
 	metrics_set(METRIC_GENERATION, (int64_t)e->generations);
 	engine_pair_open(e);
 	return 0;
@@ -112,7 +113,7 @@ enum npu_error engine_close_generation(struct engine *e)
 	if (e->current >= 0)
 		models_set_state(e->models, e->current, MODEL_AVAILABLE, 0, NULL);
 	e->current = -1;
-	health_set_generation(e->health, NULL, 0);
+	health_set_generation(e->health, NULL, 0, false);
 	metrics_set(METRIC_GENERATION, 0);
 	return code;
 }

@@ -53,16 +53,17 @@ void engine_pair_open(struct engine *e)
 	struct device_info info;
 	int err;
 
+	if (!e->config.store)
+		return;
+	device_versions(e->device, &info);
+	err = evidence_check(e->config.store, &info, e->model.sha256, &why);
+	health_set_evidence(e->health, !err);
 	if (!e->config.pairs)
 		return;
-	if (e->generation->n_lanes) {
-		device_versions(e->device, &info);
-		err = evidence_check(e->config.store, &info, e->model.sha256, &why);
-		if (err)
-			say_stale(err, &why, say);
-		else
-			switch_on(e, say);
-	}
+	if (e->generation->n_lanes && err)
+		say_stale(err, &why, say);
+	else if (e->generation->n_lanes)
+		switch_on(e, say);
 	health_set_parallel(e->health, say);
 	log_info("parallel: %s", say);
 }

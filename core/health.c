@@ -56,12 +56,14 @@ void health_set_device(struct health *h, const struct device_info *info)
 	lock_drop(&h->lock);
 }
 
-void health_set_generation(struct health *h, const char *model, uint64_t generation)
+void health_set_generation(struct health *h, const char *model, uint64_t generation, bool golden)
 {
 	lock_take(&h->lock);
 	copy_text(h->model, sizeof h->model, model);
 	h->generation = generation;
-	if (generation)
+	h->golden = golden;
+	h->evidence = false;
+	if (golden)
 		h->last_golden = clock_wall();
 	lock_drop(&h->lock);
 }
@@ -70,6 +72,21 @@ void health_note_entry(struct health *h, int64_t mono)
 {
 	lock_take(&h->lock);
 	h->last_entry = mono;
+	lock_drop(&h->lock);
+}
+
+void health_set_evidence(struct health *h, bool matching)
+{
+	lock_take(&h->lock);
+	h->evidence = matching;
+	lock_drop(&h->lock);
+}
+
+void health_proven(struct health *h, bool *ret_golden, bool *ret_evidence)
+{
+	lock_take(&h->lock);
+	*ret_golden = h->golden;
+	*ret_evidence = h->evidence;
 	lock_drop(&h->lock);
 }
 

@@ -62,8 +62,11 @@ static int version_show(struct npufs *fs, uint64_t object, struct buf *out)
 
 static int capabilities_show(struct npufs *fs, uint64_t object, struct buf *out)
 {
-	(void)fs, (void)object;
-	capabilities_render(out);
+	struct capabilities_seen seen;
+
+	(void)object;
+	health_proven(&fs->health, &seen.golden, &seen.matrix);
+	capabilities_render(&seen, out);
 	return 0;
 }
 
@@ -77,7 +80,7 @@ static const struct node_row root_rows[] = { TEXT("README", readme_show, "this t
 		.doc = "exists only while requests are answered: `test -e ready`" },
 	LIVE("metrics", metrics_show, "counters for Prometheus"),
 	LIVE("version", version_show, "versions of daemon, runtime, driver and firmware"),
-	TEXT("capabilities", capabilities_show,
+	LIVE("capabilities", capabilities_show,
 		"every device call: its level, what it is used for"),
 	AREA("models", AREA_MODELS, 0555, "what can be asked, one folder a model"),
 	AREA("manifests", AREA_MANIFESTS, 0555, "hashes, shapes and versions of each model"),

@@ -202,6 +202,7 @@ static void run_groups(struct matrix *m)
 static int run_artifact(struct matrix *m, const char *alias, struct fault *f)
 {
 	int err = artifact_verify(m->config->store, alias, &m->artifact, f);
+	unsigned failed;
 
 	if (err)
 		return err;
@@ -209,7 +210,12 @@ static int run_artifact(struct matrix *m, const char *alias, struct fault *f)
 	m->manifest = m->artifact->manifest;
 	fprintf(m->out, "# model %s, %s\n", alias,
 		m->manifest->kind == MANIFEST_LLM ? "an LLM" : "tensors");
+	failed = m->failed;
+	m->seen_parallel = false;
 	run_groups(m);
+	if (m->config->evidence && m->failed == failed && m->seen_parallel && !m->config->faults &&
+		!m->config->only)
+		matrix_record(m);
 	artifact_free(take_ptr(m->artifact));
 	return 0;
 }

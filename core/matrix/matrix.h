@@ -36,9 +36,11 @@ struct matrix_config {
 	const char *model;               /* NULL: every one of the store */
 	const struct fault_plan *faults; /* on the device's side, all the time; NULL: none */
 	const struct matrix_plant *plant;
-	const char *only;     /* groups whose name begins so; NULL: all */
-	unsigned cycles;      /* of the life cycle; 0: MATRIX_CYCLES */
-	const char *evidence; /* the version to record evidence with, in the store; NULL: none */
+	const char *only; /* groups whose name begins so; NULL: all */
+	unsigned cycles;  /* of the life cycle; 0: MATRIX_CYCLES */
+	/* The version with which evidence is recorded in the store for each model none of whose cases
+	 * failed, with no faults and all groups; NULL: none is. */
+	const char *evidence;
 };
 
 /* How many cases failed; or a negative errno and `f` when there was nothing to run. */

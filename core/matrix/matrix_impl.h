@@ -2,6 +2,7 @@
 #ifndef NPUFS_CORE_MATRIX_MATRIX_IMPL_H
 #define NPUFS_CORE_MATRIX_MATRIX_IMPL_H
 
+#include "core/evidence.h"
 #include "core/generation.h"
 #include "core/matrix/matrix.h"
 #include "core/sequence.h"
@@ -30,6 +31,9 @@ struct matrix {
 	enum matrix_verdict verdict;
 	char text[256];
 	uint64_t marks[CALL_COUNT];
+	/* of the model: what was seen of two in flight, to be recorded when no case fails */
+	struct evidence evidence;
+	bool seen_parallel;
 };
 
 struct matrix_case {
@@ -54,6 +58,7 @@ extern const struct matrix_group matrix_life, matrix_calbin, matrix_tensor, matr
 void matrix_judge(struct matrix *m, bool right, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 void matrix_skip(struct matrix *m, const char *why);
+void matrix_record(struct matrix *m);          /* the evidence, in the store */
 const char *matrix_error(enum npu_error code); /* its name */
 
 /* The case's own faults, on the device's side; NULL: none any more. Replaces earlier ones. */

@@ -26,7 +26,7 @@ struct parallel_seen {
 struct parallel_seen matrix_parallel_run(struct matrix *m, const enum matrix_work works[2],
 	const enum device_task engines[2], enum device_task alone, bool swapped_wait);
 
-/* The case that runs what evidence for two in flight needs, and records it where that is asked for. */
+/* The case that runs what evidence for two in flight needs. */
 void matrix_evidence(struct matrix *m, int arg);
 
 #endif

@@ -6,7 +6,8 @@ import re
 import shutil
 import subprocess
 
-from harness import DELAY, LONG_REQUEST, SLOW, Mount, equal, ok, read, run, took
+from harness import BUILD, DELAY, LONG_REQUEST, SLOW, Mount, equal, ok, read, run, took, until
+from test_models import Models
 
 LINE = re.compile(r'[a-z_]+(\{[a-z_]+="[^"\\\n]*"(,[a-z_]+="[^"\\\n]*")*\})? -?[0-9.e+-]+')
 
@@ -120,3 +121,25 @@ def test_capabilities__device_calls__one_line_each():
     with Mount() as m:
         lines = read(m.path + "/capabilities").splitlines()
         assert len(lines) > 20 and len(lines) == len(set(lines)), len(lines)
+        assert not proven(m, "golden") and not proven(m, "matrix"), lines
+
+
+def proven(m, how):
+    """What capabilities says is proven here in this way."""
+    text = read(m.path + "/capabilities")
+    return set(re.findall(rf"^  (\S.*?) +(?:C\d|unknown) +{how} ", text, re.M))
+
+
+def test_capabilities__golden_runs_and_matrix__told_as_what_they_prove():
+    """What is proven on this very device with this model, and by what."""
+    with Models() as m:
+        golden = proven(m, "golden")
+        assert {"infer", "Wait", "configure", "apply"} <= golden, golden
+        assert not golden & {"ResetCCU", "clear", "infer_with_fixed_task_type"}, golden
+        m.stop()
+        ok(f"{BUILD}/npufs-admin matrix {m.store} dates")
+        m.start()
+        until(lambda: os.path.exists(m.path + "/ready"), 20, "ready")
+        matrix = proven(m, "matrix")
+        assert golden | {"ResetCCU", "clear", "infer_with_fixed_task_type"} <= matrix, matrix
+        assert not matrix & {"ReadMem, WriteMem", "copy sequence, keep only", "GetModelByType"}

@@ -71,7 +71,7 @@ def test_size__finished_and_fixed_texts__as_many_bytes_as_read():
         finished(m)
         m.send("bad.json", "{]")
         m.done("bad")
-        fixed = ["README", "capabilities", "manifests/echo.json", "models/echo/schema",
+        fixed = ["README", "manifests/echo.json", "models/echo/schema",
                  "models/echo/example.json", "models/echo/limits", "models/echo/state"]
         names = ["jobs/" + n for n in ("s.out", "s.status", "s.txt", "bad.err", "bad.status")]
         for name in names + fixed:
@@ -79,7 +79,7 @@ def test_size__finished_and_fixed_texts__as_many_bytes_as_read():
             equal(os.stat(path).st_size, len(read(path).encode()), name)
         equal(run(["test", "-s", m.job("s.out")]).returncode, 0, "test -s")
         equal(ok(f"wc -c < {m.job('s.out')}").strip(), str(len(TEXT)), "wc -c")
-        for name in ("health", "metrics", "version"):
+        for name in ("health", "metrics", "version", "capabilities"):
             assert len(read(os.path.join(m.path, name))) > 50, name
 
 
