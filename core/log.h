@@ -16,7 +16,7 @@
 #define LOG_REFILL_SEC 10
 #define LOG_LINE_MAX   1024 /* bytes of a message; the rest is cut */
 
-enum log_level { LEVEL_ERROR, LEVEL_WARNING, LEVEL_INFO, LEVEL_DEBUG };
+enum log_level { LEVEL_NONE = -1, LEVEL_ERROR, LEVEL_WARNING, LEVEL_INFO, LEVEL_DEBUG };
 
 /* Before any other thread. Until then messages up to LEVEL_INFO go to stderr. */
 void log_open(bool to_syslog, enum log_level most);

@@ -42,6 +42,7 @@ int admin_matrix(const struct admin_call *c)
 	struct fault_plan plan;
 	int failed = read_options(c, &options, &plan, &f);
 
+	log_open(false, LEVEL_NONE); /* what goes wrong is planted: the cases tell of it */
 	if (!failed)
 		failed = run(c, &options, &plan, &f);
 	if (failed < 0)
