@@ -77,3 +77,14 @@ def test_calrt__infer_throws__told_by_health_and_nothing_of_the_exception():
         told = read(m.path + "/health") + read(m.log)
         for secret in ("secret", "0xdeadbeef", "runtime_error"):
             assert secret not in told, told
+
+
+def test_calrt__matrix__every_case_passes_over_the_double():
+    use()
+    with Models(models=("dates", "xor")) as m:
+        m.stop()
+        r = run([BUILD + "/npufs-admin", "matrix", m.store, "-o", "device=calrt"])
+        bad = [line for line in r.stdout.splitlines() if line.startswith("not ok")]
+        equal((r.returncode, bad), (0, []))
+        equal(r.stdout.count("# evidence recorded"), 2)
+        m.start()

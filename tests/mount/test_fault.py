@@ -2,6 +2,7 @@
 
 import errno
 import json
+import os
 import threading
 
 from harness import Mount, equal, errno_of, read, run, took, until
@@ -78,6 +79,56 @@ def test_fault__wait_hangs__deadline_answered_health_quick_unmount_bounded():
             m.ends(status=1)
         equal(answers, [errno.ESHUTDOWN], "who waited")
         equal(mounts(m), 0, "mounts")
+
+
+def test_fault__wait_hangs_without_deadline__quarantine_told_and_the_rest_goes_on():
+    """What does not come back is given up after wait_limit=; only the device stands still."""
+    with planted("Wait@2:hang", options=("wait_limit=300ms", "drain=0")) as m:
+        m.put("a.json", HELLO)
+        with took(2, "the answer"):
+            equal(errno_of(m.out, "a"), errno.ETIMEDOUT, "answer")
+        until(lambda: "quarantine: " in read(m.path + "/health"), 5, "told")
+        with took(0.1, "health"):
+            health = read(m.path + "/health")
+        assert health.startswith("recovering\n") and "action: " in health, health
+        assert not os.path.exists(m.path + "/ready")
+        m.put("b.json", json.dumps({"prompt": "x", "deadline_ms": 200}))
+        equal(errno_of(m.out, "b"), errno.ETIMEDOUT, "a deadline meanwhile")
+        m.put("c.json", HELLO)
+        equal(m.status("c")["state"], "queued")
+        os.unlink(m.job("c.json"))
+        equal(sorted(os.listdir(m.path + "/models")), ["echo"])
+        equal(m.metric("npufs_quarantines_total"), 1)
+        m.proc.terminate()
+        m.ends(status=1)
+        equal(mounts(m), 0, "mounts")
+
+
+def test_fault__wait_comes_back_late__recovered_by_itself():
+    with planted("Wait@2:delay=1500", options=("wait_limit=300ms",)) as m:
+        m.put("a.json", HELLO)
+        equal(errno_of(m.out, "a"), errno.ETIMEDOUT, "answer")
+        m.put("b.json", HELLO)
+        equal(m.out("b"), "hello\n", "who waited")
+        recovered(m)
+
+
+def test_fault__device_missing_at_the_start__waited_for():
+    with planted("CreateVDevice@1:NoDevice/CreateVDevice@2:DeviceUnavailable") as m:
+        m.put("a.json", HELLO)
+        equal(m.out("a"), "hello\n", "answer")
+        assert read(m.path + "/health").startswith("ready\n")
+
+
+def test_fault__assert__nothing_more_is_submitted_and_health_says_what_to_do():
+    with planted("Wait@2:Assert") as m:
+        m.put("a.json", HELLO)
+        equal(errno_of(m.out, "a"), errno.EIO, "answer")
+        until(lambda: read(m.path + "/health").startswith("failed\n"), 5, "failed")
+        assert "action: tell the operator" in read(m.path + "/health")
+        equal(errno_of(m.put, "b.json", HELLO), errno.EIO, "refused at the write")
+        m.put("inert.bin", "kept")
+        equal(read(m.job("inert.bin")), "kept")
 
 
 def test_fault__compute_unit_fails__never_delivered_and_recovered():
