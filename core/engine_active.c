@@ -44,6 +44,13 @@ static void let_go(struct engine *e, const struct job *j)
 
 /* --- leaving and failing ---------------------------------------------------------------------- */
 
+static void drop_active(struct engine *e, size_t i)
+{
+	for (size_t k = i + 1; k < e->n_active; k++)
+		e->active[k - 1] = e->active[k];
+	e->n_active--;
+}
+
 static void leave(struct engine *e, size_t i)
 {
 	struct active a = e->active[i];
@@ -53,9 +60,7 @@ static void leave(struct engine *e, size_t i)
 		metrics_device_error(code);
 		health_note_error(e->health, code);
 	}
-	for (size_t k = i + 1; k < e->n_active; k++)
-		e->active[k - 1] = e->active[k];
-	e->n_active--;
+	drop_active(e, i);
 	let_go(e, a.job);
 }
 
@@ -356,9 +361,7 @@ static bool keeps_turn(struct engine *e, size_t i)
 {
 	if (!yield_turn(e, &e->active[i], device_has_room(e)))
 		return true;
-	for (size_t k = i + 1; k < e->n_active; k++)
-		e->active[k - 1] = e->active[k];
-	e->n_active--;
+	drop_active(e, i);
 	return false;
 }
 

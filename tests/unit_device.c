@@ -283,6 +283,36 @@ static void renew(struct rig *r)
 	bind(r);
 }
 
+static enum npu_error level_code;
+static unsigned levels;
+
+static enum npu_error reset_level(struct vdevice *d)
+{
+	(void)d;
+	levels++;
+	return level_code;
+}
+
+/* The privileged levels tell what the device told, and ask nothing else of it. */
+static void reset__every_error__told_and_nothing_else_called(void **state)
+{
+	struct device_ops ops = fake_ops;
+	struct device *d;
+
+	(void)state;
+	ops.reset_ccu = ops.reset = reset_level;
+	assert_int_equal(device_open(&ops, &params, &d), 0);
+	fake_log_clear();
+	for (int code = 0; code < NPU_ERROR_COUNT; code++) {
+		level_code = (enum npu_error)code;
+		assert_int_equal(device_reset_ccu(d), code);
+		assert_int_equal(device_reset(d), code);
+	}
+	assert_int_equal(levels, 2 * NPU_ERROR_COUNT);
+	assert_string_equal(calls(), "");
+	device_close(d);
+}
+
 static void wait__ccu_exception__crash_though_wait_succeeded(void **state)
 {
 	struct rig *r = *state;
@@ -421,6 +451,7 @@ int main(void)
 		CONFIGURED(lengths__bounds__checked_before_the_setter),
 		CONFIGURED(submit__failed__slot_is_idle),
 		CONFIGURED(submit__in_flight__slot_is_untouchable),
+		CONFIGURED(reset__every_error__told_and_nothing_else_called),
 		CONFIGURED(wait__ccu_exception__crash_though_wait_succeeded),
 		CONFIGURED(submit__mapped_before_the_last_reset__refused),
 		CONFIGURED(submit__second_in_flight__refused_though_another_slot),
