@@ -134,6 +134,9 @@ static int admit_locked(struct engine *e, uint32_t uid, struct fault *f)
 	if (e->draining)
 		return fault_set(f, -EROFS, "wait until it has started again",
 			"the daemon is stopping");
+	if (e->refusing)
+		return fault_set(f, -EROFS, "wait, or ask the operator",
+			"the operator is draining the device");
 	if (e->queued >= e->config.queue_limit)
 		return fault_set(f, -EAGAIN, "send it again later", "the queue is full (%llu jobs)",
 			(unsigned long long)e->config.queue_limit);
@@ -312,6 +315,7 @@ void engine_counts(struct engine *e, uint64_t *ret_queued, uint64_t *ret_running
 static void release(struct engine *e)
 {
 	deadlines_done(&e->deadlines);
+	lock_cond_done(&e->done);
 	lock_cond_done(&e->due);
 	lock_cond_done(&e->idle);
 	lock_cond_done(&e->work);
@@ -362,6 +366,7 @@ int engine_new(const struct engine_config *c, struct models *models, struct heal
 	lock_cond_init(&e->work);
 	lock_cond_init(&e->idle);
 	lock_cond_init(&e->due);
+	lock_cond_init(&e->done);
 	e->queues = calloc(n_models ? n_models : 1, sizeof *e->queues);
 	e->active = calloc(c->max_active, sizeof *e->active);
 	e->held = calloc(c->max_active, sizeof *e->held);

@@ -64,6 +64,33 @@ void engine_cancel(struct engine *e, struct job *j);
 struct sessions *engine_sessions(struct engine *e); /* until engine_free() */
 void engine_wake(struct engine *e); /* to free what removed sessions have on the device */
 
+/* What an operator has the device's thread do, with nothing on the device (device contract 2, 7): each
+ * ends with golden runs before anything is served, but for the two that hold. */
+enum engine_operation {
+	ENGINE_LOAD,         /* serve that model, whatever became of it before */
+	ENGINE_UNLOAD,       /* take the model off the device and hold */
+	ENGINE_CONFIGURE,    /* bring the model up anew: also the end of holding, and of a stop */
+	ENGINE_RESET_CONFIG, /* the three levels; then as configure */
+	ENGINE_RESET_CCU,
+	ENGINE_RESET_DEVICE,
+	ENGINE_DRAIN,       /* let what runs end, begin nothing, refuse new jobs */
+	ENGINE_PARALLEL_ON, /* where evidence allows it */
+	ENGINE_PARALLEL_OFF,
+	ENGINE_OPERATION_COUNT
+};
+
+struct engine_order {
+	enum engine_operation what;
+	int model; /* of ENGINE_LOAD */
+	bool force; /* jobs on the device fail now; else a reset is -EBUSY and the others wait for them */
+};
+
+/* Waits for it: for threads that may. -EBUSY with jobs running, or another operation; -ETIMEDOUT when
+ * the device's thread does not come to it within ENGINE_OPERATE_MS, and then it is not done;
+ * -ESHUTDOWN. Else what came of it. While held, jobs wait. */
+int engine_operate(struct engine *e, const struct engine_order *o, struct fault *f);
+bool engine_busy(struct engine *e); /* jobs are on the device */
+
 size_t engine_position(struct engine *e, struct job *j); /* 1 = next; 0 when it does not wait */
 void engine_counts(struct engine *e, uint64_t *ret_queued, uint64_t *ret_running);
 

@@ -78,7 +78,7 @@ static bool queue_again(struct engine *e, struct job *j)
 	return queued;
 }
 
-static void end_active(struct engine *e, const struct fault *why)
+void engine_fail_active(struct engine *e, const struct fault *why)
 {
 	while (e->n_active) {
 		struct job *j = e->active[0].job;
@@ -117,7 +117,7 @@ static void fail_job(struct engine *e, struct job *j, const struct fault *why)
 		return;
 	fault_set(&others, -EIO, "send it again",
 		"the device had to be recovered while the job ran");
-	end_active(e, &others);
+	engine_fail_active(e, &others);
 	engine_recover(e, why);
 }
 

@@ -2,6 +2,7 @@
  *   engine.c         what callers see: admission, queues, cancel, start and stop
  *   engine_loop.c    the thread: what to do next
  *   engine_device.c  the device: verification, load, swap
+ *   engine_operate.c  what an operator asks for
  *   engine_recover.c  recovery, and what is due from time to time
  *   engine_active.c  the jobs on the device: begin, step, end
  *   engine_pair.c    steps of two jobs in flight together, where that is proven
@@ -30,6 +31,8 @@
 #define ENGINE_COOL_DOWN_MS 30000LL
 /* After so many good jobs one more sequence is let on the device, where it was lowered. */
 #define ENGINE_RAISE_AFTER 64
+/* An operation that the device's thread has not begun by then is given up. */
+#define ENGINE_OPERATE_MS 30000LL
 /* Between two looks at whether artifacts have changed. */
 #define ENGINE_LOOK_MS 2000LL
 
@@ -65,6 +68,10 @@ struct engine {
 	bool ended;        /* the device's thread has: no job is left */
 	int64_t in_device; /* monotonic ns since when the thread waits for it; 0: it does not */
 	bool quarantined;  /* it has waited too long: all that ran was answered */
+	struct operation *operation; /* asked for and not yet done */
+	struct lock_cond done;       /* it is */
+	bool on_hold;  /* an operator wants nothing begun; only the device's thread changes it */
+	bool refusing; /* nor accepted */
 	struct fault stop_reason; /* why nothing is submitted any more; err 0: it is */
 
 	/* the thread's own */
@@ -133,6 +140,16 @@ void engine_tend(struct engine *e);
 int64_t engine_next_due(const struct engine *e);
 bool engine_stopped_for(struct engine *e, struct fault *ret);
 
+/* Give up what is stopped or has cooled down, and bring `model` up. */
+void engine_begin_anew(struct engine *e, int model, struct fault *f);
+/* Nothing is to be begun: an operation waits, or holds. */
+bool engine_is_held(struct engine *e);
+
+/* --- engine_operate.c ------------------------------------------------------------------------- */
+/* Do what is asked for, if it can be done now. */
+void engine_do_operation(struct engine *e);
+void engine_drop_operation(struct engine *e); /* the thread leaves */
+
 /* --- engine_deadline.c ------------------------------------------------------------------------ */
 /* Around everything that waits for the device. Leaving: true when it was away too long. */
 void engine_enter_device(struct engine *e);
@@ -152,5 +169,6 @@ bool engine_has_room(struct engine *e);
 void engine_begin(struct engine *e, struct job *j); /* takes the queue's count */
 void engine_step_all(struct engine *e);
 void engine_leave_active(struct engine *e, const struct fault *why);
+void engine_fail_active(struct engine *e, const struct fault *why);
 
 #endif

@@ -14,8 +14,8 @@ static bool wait_for_work(struct engine *e)
 	bool over = false, go_on;
 
 	lock_take(&e->lock);
-	while (!e->stopping && !e->n_active && !e->queued && !over &&
-		!sessions_has_removed(e->sessions)) {
+	while (!e->stopping && !e->n_active && (!e->queued || e->on_hold) && !e->operation &&
+		!over && !sessions_has_removed(e->sessions)) {
 		if (e->draining)
 			lock_cond_signal(&e->idle);
 		over = lock_cond_wait_until(&e->work, &e->lock, &until);
@@ -101,6 +101,8 @@ static void fill(struct engine *e)
 		engine_end_waiting(e, -1, &e->stop_reason);
 		return;
 	}
+	if (engine_is_held(e)) /* it drains */
+		return;
 	if (e->renew && (model < 0 || model == e->current)) { /* it drains first, as below */
 		if (e->n_active == 0)
 			engine_swap(e, e->current);
@@ -135,10 +137,12 @@ void *engine_main(void *engine)
 	engine_open(e);
 	while (wait_for_work(e)) {
 		engine_tend(e);
+		engine_do_operation(e);
 		sessions_free_removed(e->sessions, e->generation);
 		fill(e);
 		engine_step_all(e);
 	}
+	engine_drop_operation(e);
 	leave_everything(e);
 	engine_close(e);
 	lock_take(&e->lock);

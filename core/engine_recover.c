@@ -215,6 +215,22 @@ void engine_note_good(struct engine *e)
 	health_set_room(e->health, e->room, e->config.max_active);
 }
 
+void engine_begin_anew(struct engine *e, int model, struct fault *f)
+{
+	lock_take(&e->lock);
+	e->stop_reason = (struct fault)FAULT_NONE;
+	lock_drop(&e->lock);
+	e->stopped = false;
+	e->recoveries = e->cool_downs = 0;
+	e->cooling = e->fallback = -1;
+	e->cool_at = INT64_MAX;
+	health_set_next_try(e->health, 0);
+	for (int i = 0; i < (int)models_count(e->models); i++)
+		models_revive(e->models, i);
+	engine_set_state(e, HEALTH_RECOVERING, NULL);
+	engine_bring_up(e, model, f);
+}
+
 /* --- what is due from time to time ------------------------------------------------------------ */
 
 /* A changed artifact of the model that serves is taken when the device has drained. */
@@ -293,7 +309,7 @@ int64_t engine_next_due(const struct engine *e)
 {
 	int64_t next = e->look_at < e->cool_at ? e->look_at : e->cool_at;
 
-	if (e->stopped)
+	if (e->stopped || e->on_hold)
 		return clock_mono() + 3600 * NS_PER_SEC; /* nothing is due any more */
 	return e->config.golden_ns && e->generation && e->golden_at < next ? e->golden_at : next;
 }
@@ -303,7 +319,7 @@ void engine_tend(struct engine *e)
 	int64_t now = clock_mono();
 	int model;
 
-	if (e->stopped || now < engine_next_due(e))
+	if (e->stopped || e->on_hold || now < engine_next_due(e))
 		return;
 	if (now >= e->look_at)
 		look_at_all(e);

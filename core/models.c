@@ -381,6 +381,18 @@ int models_reload(struct models *m, int index, struct fault *f)
 	return 0;
 }
 
+void models_revive(struct models *m, int index)
+{
+	struct model_entry *e = &m->entries[index];
+
+	lock_take(&m->lock);
+	if (e->state == MODEL_FAILED && e->now) {
+		e->state = MODEL_AVAILABLE;
+		e->fault = (struct fault)FAULT_NONE;
+	}
+	lock_drop(&m->lock);
+}
+
 bool models_roll_back(struct models *m, int index, const struct fault *why)
 {
 	struct model_entry *e = &m->entries[index];

@@ -54,6 +54,8 @@ bool models_changed(struct models *m, int index);
  * to roll back to, and is AVAILABLE; a bad one is refused, and a model that did not fail stays as it
  * was. */
 int models_reload(struct models *m, int index, struct fault *f);
+/* A model that failed, but has a version that was verified, may be tried again. */
+void models_revive(struct models *m, int index);
 /* Back to the version before, because of `why`; false when there is none any more. */
 bool models_roll_back(struct models *m, int index, const struct fault *why);
 void models_set_state(struct models *m, int index, enum model_state s, uint64_t generation,

@@ -1,0 +1,306 @@
+/* What an operator has the device's thread do. */
+#include "tests/engine_rig.h"
+
+#define SHORT "{\"prompt\":\"abc\",\"max_new_tokens\":1}"
+
+static struct device_ops ops; /* the recording backend with both resets */
+static enum npu_error reset_code;
+static unsigned ccu_resets, device_resets;
+
+static enum npu_error reset_ccu(struct vdevice *d)
+{
+	(void)d;
+	ccu_resets++;
+	return reset_code;
+}
+
+static enum npu_error reset(struct vdevice *d)
+{
+	(void)d;
+	device_resets++;
+	return reset_code;
+}
+
+static void ready(void)
+{
+	ops = fake_ops;
+	ops.reset_ccu = reset_ccu;
+	ops.reset = reset;
+	reset_code = NPU_SUCCESS;
+	ccu_resets = device_resets = 0;
+	start(&ops);
+	await_health(HEALTH_READY);
+}
+
+static int operate(enum engine_operation what, bool force)
+{
+	const struct engine_order o = { .what = what, .force = force };
+	struct fault f = FAULT_NONE;
+	int err = engine_operate(r.engine, &o, &f);
+
+	assert_int_equal(err, f.err);
+	assert_true(!err || (f.reason[0] && f.action[0]));
+	return err;
+}
+
+static void check_generation(uint64_t want)
+{
+	struct job *j = submit(SHORT);
+	struct job_view v;
+
+	check_output(j, "d\n");
+	job_look(j, &v);
+	assert_int_equal(v.generation, want);
+	job_put(j);
+}
+
+static void reset__each_level__acts_verifies_and_serves_anew(void **state)
+{
+	char log[4096];
+
+	(void)state;
+	ready();
+	fake_log_clear();
+	assert_int_equal(operate(ENGINE_RESET_CCU, false), 0);
+	fake_log(log, sizeof log);
+	assert_non_null(strstr(log,
+		"reset_configuration destroy_calbin status status create_calbin configure "));
+	assert_int_equal(ccu_resets, 1);
+	check_generation(2);
+	assert_int_equal(operate(ENGINE_RESET_DEVICE, false), 0);
+	assert_int_equal(device_resets, 1);
+	check_generation(3);
+	assert_int_equal(operate(ENGINE_RESET_CONFIG, false), 0);
+	check_generation(4);
+	assert_int_equal(health_state(&r.health), HEALTH_READY);
+	assert_int_equal(ccu_resets + device_resets, 2);
+}
+
+static void reset__fails__failed_until_one_goes_well(void **state)
+{
+	struct fault f = FAULT_NONE;
+
+	(void)state;
+	ready();
+	reset_code = NPU_FAILED_SOFT_RESET;
+	assert_int_equal(operate(ENGINE_RESET_DEVICE, false), -EIO);
+	await_health(HEALTH_FAILED);
+	assert_int_equal(r.health.last_error, NPU_FAILED_SOFT_RESET);
+	assert_true(engine_admit(r.engine, 1, &f) < 0);
+	reset_code = NPU_SUCCESS;
+	assert_int_equal(operate(ENGINE_RESET_DEVICE, false), 0);
+	check_generation(2);
+}
+
+static void reset__backend_has_none__not_supported(void **state)
+{
+	(void)state;
+	start(&fake_ops);
+	await_health(HEALTH_READY);
+	assert_int_equal(operate(ENGINE_RESET_CCU, false), -EOPNOTSUPP);
+	check_generation(1); /* nothing was torn down for it */
+}
+
+static void *let_go_later(void *arg)
+{
+	(void)arg;
+	usleep(100000);
+	fake_let_go();
+	return NULL;
+}
+
+static void reset__jobs_running__busy_unless_forced(void **state)
+{
+	struct job *running, *waiting;
+	pthread_t t;
+
+	(void)state;
+	config.max_active = 1;
+	ready();
+	fake_hold();
+	running = submit("{\"prompt\":\"abc\",\"max_new_tokens\":5}");
+	fake_await_held();
+	waiting = submit(SHORT);
+	assert_true(engine_busy(r.engine));
+	assert_int_equal(operate(ENGINE_RESET_CCU, false), -EBUSY);
+	assert_int_equal(ccu_resets, 0);
+	pthread_create(&t, NULL, let_go_later, NULL);
+	assert_int_equal(operate(ENGINE_RESET_CCU, true), 0);
+	pthread_join(t, NULL);
+	assert_int_equal(ccu_resets, 1);
+	check_error(running, JOB_FAILED, -EIO);
+	check_output(waiting, "d\n"); /* nobody's fault: it is not lost */
+	job_put(running);
+	job_put(waiting);
+}
+
+static void unload__jobs_wait_until_configured(void **state)
+{
+	struct job *j;
+
+	(void)state;
+	ready();
+	assert_int_equal(operate(ENGINE_UNLOAD, false), 0);
+	await_health(HEALTH_DRAINING);
+	assert_int_equal(fake_count("destroy_calbin"), 1);
+	j = submit(SHORT);
+	usleep((ENGINE_LOOK_MS + 200) * 1000); /* nothing that is due brings it back */
+	assert_int_equal(job_state(j), JOB_QUEUED);
+	assert_int_equal(operate(ENGINE_CONFIGURE, false), 0);
+	check_output(j, "d\n");
+	job_put(j);
+	check_generation(2);
+}
+
+static void drain__what_runs_ends_and_new_jobs_are_refused(void **state)
+{
+	struct fault f = FAULT_NONE;
+	struct job *running;
+	pthread_t t;
+
+	(void)state;
+	ready();
+	fake_hold();
+	running = submit("{\"prompt\":\"abc\",\"max_new_tokens\":3}");
+	fake_await_held();
+	pthread_create(&t, NULL, let_go_later, NULL);
+	assert_int_equal(operate(ENGINE_DRAIN, false), 0);
+	pthread_join(t, NULL);
+	assert_true(job_ended(running)); /* the drain waited for it */
+	check_output(running, "def\n");
+	job_put(running);
+	assert_int_equal(engine_admit(r.engine, 1, &f), -EROFS);
+	await_health(HEALTH_DRAINING);
+	assert_int_equal(operate(ENGINE_CONFIGURE, false), 0);
+	assert_int_equal(engine_admit(r.engine, 1, &f), 0);
+	check_generation(2);
+}
+
+/* What no error may be left by itself, an operator may. */
+static void configure__after_a_stop__serves_again(void **state)
+{
+	struct fault f = FAULT_NONE;
+
+	(void)state;
+	ready();
+	fake_fail("wait", 1, NPU_ASSERT);
+	check_fails(SHORT, -EIO);
+	await_health(HEALTH_FAILED);
+	assert_int_equal(operate(ENGINE_CONFIGURE, false), 0);
+	await_health(HEALTH_READY);
+	assert_int_equal(engine_admit(r.engine, 1, &f), 0);
+	check_generation(2);
+}
+
+static void load__other_model__serves_and_the_hold_is_over(void **state)
+{
+	struct engine_order o = { .what = ENGINE_LOAD, .model = 1 };
+	struct fault f = FAULT_NONE;
+
+	(void)state;
+	fake_store_new(r.store);
+	fake_store_add(r.store, "alpha", fake_llm_template, NULL, 0);
+	fake_store_add(r.store, "beta", fake_llm_template, NULL, 0);
+	start(&fake_store_ops);
+	await_health(HEALTH_READY);
+	assert_int_equal(operate(ENGINE_UNLOAD, false), 0);
+	assert_int_equal(engine_operate(r.engine, &o, &f), 0);
+	assert_string_equal(r.health.model, "beta");
+	await_health(HEALTH_READY);
+	fake.broken_path = "models/alpha";
+	o.model = 0;
+	assert_int_equal(engine_operate(r.engine, &o, &f), -EBADMSG);
+	assert_string_equal(r.health.model, "beta"); /* a failed load returns to the old one */
+	await_health(HEALTH_DEGRADED);
+}
+
+static void parallel__without_evidence__refused(void **state)
+{
+	(void)state;
+	ready();
+	assert_int_equal(operate(ENGINE_PARALLEL_ON, false), -EPERM);
+	assert_int_equal(operate(ENGINE_PARALLEL_OFF, false), 0);
+	check_generation(1);
+}
+
+static void *stop_engine(void *arg)
+{
+	(void)arg;
+	engine_stop(r.engine, 0);
+	return NULL;
+}
+
+static void stop__operation_waits_for_a_held_device__answered(void **state)
+{
+	struct job *j;
+	pthread_t a, b;
+
+	(void)state;
+	ready();
+	fake_hold();
+	j = submit(SHORT);
+	fake_await_held();
+	pthread_create(&a, NULL, let_go_later, NULL);
+	pthread_create(&b, NULL, stop_engine, NULL);
+	assert_int_equal(operate(ENGINE_UNLOAD, false), -ESHUTDOWN);
+	pthread_join(a, NULL);
+	pthread_join(b, NULL);
+	r.stopped = true;
+	job_put(j);
+}
+
+static void *operate_often(void *arg)
+{
+	static const enum engine_operation all[] = { ENGINE_CONFIGURE, ENGINE_RESET_CCU,
+		ENGINE_RESET_CONFIG, ENGINE_PARALLEL_OFF };
+	unsigned seed = (unsigned)(uintptr_t)arg;
+
+	for (int i = 0; i < 60; i++) {
+		const struct engine_order o = { .what = all[rand_r(&seed) % 4],
+			.force = rand_r(&seed) % 2 };
+		struct fault f = FAULT_NONE;
+		int err = engine_operate(r.engine, &o, &f);
+
+		assert_true(err == 0 || err == -EBUSY);
+	}
+	return NULL;
+}
+
+/* Two operators and jobs at once: each operation is answered, each job ends, and it serves in the end. */
+static void everything__at_once__each_is_answered(void **state)
+{
+	pthread_t t[2];
+
+	(void)state;
+	ready();
+	for (uintptr_t i = 0; i < 2; i++)
+		pthread_create(&t[i], NULL, operate_often, (void *)(i + 1));
+	for (int i = 0; i < 300; i++) {
+		struct job *j = submit(SHORT);
+
+		assert_true(await_end(j) == JOB_DONE || job_state(j) == JOB_FAILED);
+		job_put(j);
+	}
+	for (int i = 0; i < 2; i++)
+		pthread_join(t[i], NULL);
+	check_runs(SHORT, "d\n");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(reset__each_level__acts_verifies_and_serves_anew),
+		TEST(reset__fails__failed_until_one_goes_well),
+		TEST(reset__backend_has_none__not_supported),
+		TEST(reset__jobs_running__busy_unless_forced),
+		TEST(unload__jobs_wait_until_configured),
+		TEST(drain__what_runs_ends_and_new_jobs_are_refused),
+		TEST(configure__after_a_stop__serves_again),
+		TEST(load__other_model__serves_and_the_hold_is_over),
+		TEST(parallel__without_evidence__refused),
+		TEST(stop__operation_waits_for_a_held_device__answered),
+		TEST(everything__at_once__each_is_answered),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
