@@ -319,6 +319,7 @@ static void release(struct engine *e)
 	free(e->active);
 	free(e->held);
 	free(e->queues);
+	free(e->cooling);
 	sessions_free(e->sessions);
 	free(e);
 }
@@ -354,7 +355,7 @@ int engine_new(const struct engine_config *c, struct models *models, struct heal
 	e->config = *c;
 	e->models = models;
 	e->health = health;
-	e->current = e->cooling = e->fallback = -1;
+	e->current = e->fallback = -1;
 	e->room = c->max_active;
 	e->look_at = clock_mono() + ENGINE_LOOK_MS * NS_PER_MS;
 	e->cool_at = INT64_MAX;
@@ -363,9 +364,10 @@ int engine_new(const struct engine_config *c, struct models *models, struct heal
 	lock_cond_init(&e->idle);
 	lock_cond_init(&e->due);
 	e->queues = calloc(n_models ? n_models : 1, sizeof *e->queues);
+	e->cooling = calloc(n_models ? n_models : 1, sizeof *e->cooling);
 	e->active = calloc(c->max_active, sizeof *e->active);
 	e->held = calloc(c->max_active, sizeof *e->held);
-	err = e->queues && e->active && e->held ? 0 : -ENOMEM;
+	err = e->queues && e->cooling && e->active && e->held ? 0 : -ENOMEM;
 	if (!err)
 		err = sessions_new(&c->sessions, &e->sessions);
 	if (!err)
