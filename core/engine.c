@@ -323,6 +323,7 @@ static void release(struct engine *e)
 	free(e->active);
 	free(e->held);
 	free(e->queues);
+	free(e->cooling);
 	sessions_free(e->sessions);
 	free(e);
 }
@@ -358,7 +359,7 @@ int engine_new(const struct engine_config *c, struct models *models, struct heal
 	e->config = *c;
 	e->models = models;
 	e->health = health;
-	e->current = e->cooling = e->fallback = -1;
+	e->current = e->fallback = -1;
 	e->room = c->max_active;
 	e->look_at = clock_mono() + ENGINE_LOOK_MS * NS_PER_MS;
 	e->cool_at = INT64_MAX;
@@ -368,9 +369,10 @@ int engine_new(const struct engine_config *c, struct models *models, struct heal
 	lock_cond_init(&e->due);
 	lock_cond_init(&e->done);
 	e->queues = calloc(n_models ? n_models : 1, sizeof *e->queues);
+	e->cooling = calloc(n_models ? n_models : 1, sizeof *e->cooling);
 	e->active = calloc(c->max_active, sizeof *e->active);
 	e->held = calloc(c->max_active, sizeof *e->held);
-	err = e->queues && e->active && e->held ? 0 : -ENOMEM;
+	err = e->queues && e->cooling && e->active && e->held ? 0 : -ENOMEM;
 	if (!err)
 		err = sessions_new(&c->sessions, &e->sessions);
 	if (!err)

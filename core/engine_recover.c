@@ -59,18 +59,22 @@ bool engine_make_way(struct engine *e)
 	return false;
 }
 
-/* What may pass is tried again after a cool-down; what does not needs another artifact. */
+/* What may pass is tried again after a cool-down; what does not needs another artifact. Models that
+ * are given up one after the other wait for the same end, and make the next wait longer once. */
 static void give_up(struct engine *e, int model, const struct fault *f)
 {
-	int64_t cool = ENGINE_COOL_DOWN_MS
-		<< (e->cool_downs < SHIFT_MAX ? e->cool_downs : SHIFT_MAX);
 	enum npu_reaction r = reaction_of(f);
+	unsigned shift;
+	int64_t cool;
 
 	engine_model_failed(e, model, f);
 	if (r == NPU_REACT_ROLL_BACK || f->err == -EBADMSG)
 		return;
-	e->cool_downs++;
-	e->cooling = model;
+	if (e->cool_at == INT64_MAX)
+		e->cool_downs++;
+	shift = e->cool_downs ? e->cool_downs - 1 : 0;
+	cool = ENGINE_COOL_DOWN_MS << (shift < SHIFT_MAX ? shift : SHIFT_MAX);
+	e->cooling[model] = true;
 	e->cool_at = clock_mono() + cool * NS_PER_MS;
 	health_set_next_try(e->health, clock_wall() + cool * NS_PER_MS);
 }
@@ -258,12 +262,14 @@ static void look_at_all(struct engine *e)
 
 static void end_cool_down(struct engine *e)
 {
-	int model = e->cooling;
-
-	e->cooling = -1;
 	e->cool_at = INT64_MAX;
 	health_set_next_try(e->health, 0);
-	models_set_state(e->models, model, MODEL_AVAILABLE, 0, &(struct fault)FAULT_NONE);
+	for (int i = 0; i < (int)models_count(e->models); i++) {
+		if (e->cooling[i])
+			models_set_state(e->models, i, MODEL_AVAILABLE, 0,
+				&(struct fault)FAULT_NONE);
+		e->cooling[i] = false;
+	}
 	e->recoveries = ENGINE_MAX_RECOVERIES; /* one try */
 	if (e->generation)
 		engine_serve(e);

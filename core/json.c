@@ -220,7 +220,7 @@ static int refuse(const struct json_scanner *s, const char *text, size_t len, st
 	const char *encoding = s->offset < 4 ? utf8_other_encoding(text, len) : NULL;
 
 	if (encoding)
-		return fault_at(f, -EILSEQ, NULL, 0, "write UTF-8", "the text is %s; write UTF-8",
+		return fault_at(f, -EILSEQ, NULL, 0, "write UTF-8", "the text looks like %s",
 			encoding);
 	if (s->verdict == JSON_INCOMPLETE)
 		return fault_at(f, -EINVAL, NULL, (long)len, "complete the JSON text",

@@ -59,8 +59,8 @@ static int check_text(const char *text, size_t len, struct fault *f)
 	size_t good = utf8_valid_prefix(text, len);
 
 	if (encoding)
-		return fault_at(f, -EILSEQ, "prompt", 0, "write UTF-8",
-			"the text is %s; write UTF-8", encoding);
+		return fault_at(f, -EILSEQ, "prompt", 0, "write UTF-8", "the text looks like %s",
+			encoding);
 	if (good < len)
 		return fault_at(f, -EILSEQ, "prompt", (long)good, "write UTF-8",
 			"the prompt is not UTF-8");

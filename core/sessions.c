@@ -285,7 +285,7 @@ static int trim_locked(struct session *s, uint64_t length)
 		return -ESTALE;
 	if (in_use(s))
 		return -EBUSY;
-	if (length > s->limit)
+	if (s->limit && length > s->limit) /* 0: none before the first answer */
 		return -EINVAL;
 	if (length > s->tokens.n)
 		return -EOPNOTSUPP;

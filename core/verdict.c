@@ -94,7 +94,7 @@ static bool refuse_encoding(struct verdict *v, const char *bytes, size_t n)
 	const char *encoding = v->seen ? NULL : utf8_other_encoding(bytes, n);
 
 	if (encoding)
-		fault_at(&v->fault, -EILSEQ, NULL, 0, "write UTF-8", "the text is %s; write UTF-8",
+		fault_at(&v->fault, -EILSEQ, NULL, 0, "write UTF-8", "the text looks like %s",
 			encoding);
 	return encoding != NULL;
 }

@@ -63,7 +63,7 @@ static void usage(FILE *to)
 		"       npufs --help | --version\n\n"
 		"Mounts the NPU, with the models of STORE, as files at MOUNTPOINT.\n"
 		"  -f  stay in the foreground   -d  debug messages, in the foreground\n\n"
-		"options:\n%s",
+		"%s",
 		buf_text(&text));
 }
 
@@ -161,7 +161,8 @@ static int mount_at(struct npufs *fs, const char *mountpoint, struct fault *f)
 	if (fs->session)
 		fuse_session_destroy(fs->session);
 	fs->session = NULL;
-	return fault_set(f, -EIO, "see the message above; is fuse3 installed and /dev/fuse there?",
+	return fault_set(f, -EIO,
+		"see the message above; is fuse3 installed, and /dev/fuse open to this user?",
 		"mounting failed");
 }
 

@@ -15,7 +15,7 @@ static void put_rows(struct buf *out, const char *folder, const struct node_row 
 	}
 }
 
-static void put_results(struct buf *out)
+static void put_jobs(struct buf *out)
 {
 	static const char *const docs[ROW_COUNT] = {
 		[ROW_STATUS] = "its state, from creation on",
@@ -24,6 +24,10 @@ static void put_results(struct buf *out)
 		[ROW_STREAM] = "the text as it is made",
 	};
 
+	buf_puts(out,
+		"  jobs/STEM.txt              a request: a prompt for the default model\n"
+		"  jobs/STEM.json             a request: one JSON object\n"
+		"  jobs/STEM.jsonl            a batch: one JSON object a line\n");
 	for (unsigned row = ROW_STATUS; row < ROW_COUNT; row++)
 		buf_printf(out, "  jobs/STEM%-17s %s\n", job_row_suffix((enum job_row)row),
 			docs[row]);
@@ -41,6 +45,6 @@ void readme_render(struct npufs *fs, struct buf *out)
 	put_rows(out, "", fixed_root.rows);
 	put_rows(out, "models/MODEL/", fixed_models.object_rows);
 	put_rows(out, "manifests/", fixed_manifests.object_rows);
-	put_results(out);
+	put_jobs(out);
 	put_rows(out, "sessions/NAME/", session_rows);
 }

@@ -284,6 +284,7 @@ static void matrix__arguments_and_options__taken_or_named(void **state)
 	expect(x, "matrix @store -o devise=sim", ADMIN_FAILED, "", "device");
 	expect(x, "matrix @store -o device=smi", ADMIN_FAILED, "", "did you mean sim?");
 	expect(x, "matrix @store -o fault=Wiat@1:nan", ADMIN_FAILED, "", "did you mean Wait?");
+	expect(x, "matrix @store -o device=null,queue=3", ADMIN_FAILED, "", "no option \"queue\"");
 	expect(x, "matrix @store nothing", ADMIN_FAILED, "Bail out!", "");
 }
 

@@ -319,7 +319,7 @@ static void trim__table(void **state)
 		int err;
 	} rows[] = { { 17, -EINVAL }, { 1ULL << 32, -EINVAL }, { 16, -EOPNOTSUPP },
 		{ 6, -EOPNOTSUPP }, { 5, 0 }, { 4, 0 }, { 5, -EOPNOTSUPP }, { 1, 0 }, { 0, 0 },
-		{ 0, 0 }, { 1, -EINVAL } };
+		{ 0, 0 }, { 1, -EOPNOTSUPP } };
 	uint32_t length = 5;
 	uint64_t id;
 

@@ -32,11 +32,13 @@ static const struct command commands[] = {
 		"Puts the public key into STORE/trust as KEYID.pem. To end the trust, remove\n"
 		"that file.\n" },
 	{ { "jobs", "list" }, { "STORE" }, admin_jobs_list, "list what STORE/jobs holds",
-		"One line each: file, job, state, uid, bytes, path below jobs/. A daemon may run\n"
+		"One line each: number, job, state, uid, bytes, path below jobs/. A daemon may "
+		"run\n"
 		"meanwhile. \"damaged\" is what its next start sets aside.\n" },
-	{ { "jobs", "get" }, { "STORE", "FILE", "PART" }, admin_jobs_get,
+	{ { "jobs", "get" }, { "STORE", "NUMBER", "PART" }, admin_jobs_get,
 		"write a request or its result to the output",
-		"FILE is a number of \"jobs list\", PART is request, out or stream.\n" },
+		"NUMBER is the first of a line of \"jobs list\", PART is request, out or "
+		"stream.\n" },
 	{ { "audit", "verify" }, { "STORE" }, admin_audit_verify,
 		"check that the audit trail is whole",
 		"Walks the chain of STORE/audit and tells the first break: file, line, byte. A\n"
@@ -62,15 +64,15 @@ static const struct command commands[] = {
 	{ { "artifact", "verify" }, { "STORE", "ALIAS" }, admin_artifact_verify,
 		"check an artifact as the daemon does",
 		"Checks owners and modes, the signature by a key of STORE/trust, each file.\n" },
+	{ { "artifact", "show" }, { "DIR" }, admin_artifact_show,
+		"print what an artifact's manifest says",
+		"DIR is STORE/models/ALIAS. The signature is not checked.\n" },
 	{ { "matrix" }, { "STORE", "[MODEL]", "[-o OPTIONS]" }, admin_matrix,
 		"run the device contract's test matrix on a device",
 		"With every model of STORE, or MODEL. The output is TAP 13, a line a case. No "
 		"daemon\n"
 		"may use the device meanwhile. Of the mount's options there are device, threads,\n"
 		"kv_sequences, sim_delay and fault.\n" },
-	{ { "artifact", "show" }, { "DIR" }, admin_artifact_show,
-		"print what an artifact's manifest says",
-		"DIR is STORE/models/ALIAS. The signature is not checked.\n" },
 };
 
 /* --- texts ------------------------------------------------------------------------------------ */

@@ -23,7 +23,7 @@ static int failed(const struct admin_call *c, struct spool *s, int err, const ch
 	struct fault f = FAULT_NONE;
 
 	spool_close(s);
-	fault_set(&f, err, action, "the spool could not be read: %s", strerror(-err));
+	fault_set(&f, err, action, "STORE/jobs could not be read: %s", strerror(-err));
 	return admin_failed(c, &f, NULL);
 }
 

@@ -1,10 +1,40 @@
 #include "core/admin/admin.h"
 
+#include <errno.h>
+#include <string.h>
+
 #include "core/fault_plan.h"
 #include "core/log.h"
 #include "core/matrix/matrix.h"
+#include "core/mem.h"
 #include "core/version.h"
 #include "mountopts/options.h"
+
+static bool of_the_device(const char *name, size_t len)
+{
+	static const char *const names[] = { "device", "fault", "threads", "sim_delay",
+		"kv_sequences" };
+
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+		if (strlen(names[i]) == len && memcmp(names[i], name, len) == 0)
+			return true;
+	return false;
+}
+
+/* The mount's other options would do nothing here; whoever gives one believes otherwise. */
+static int check_names(const char *options, struct fault *f)
+{
+	while (options && *options) {
+		size_t item = strcspn(options, ","), name = strcspn(options, "=,");
+
+		if (name && !of_the_device(options, name))
+			return fault_set(f, -EINVAL,
+				"give device, fault, threads, sim_delay or kv_sequences",
+				"the matrix has no option \"%.*s\"", (int)name, options);
+		options += item + (options[item] == ',');
+	}
+	return 0;
+}
 
 static int read_options(const struct admin_call *c, struct mount_options *o,
 	struct fault_plan *plan, struct fault *f)
@@ -13,6 +43,8 @@ static int read_options(const struct admin_call *c, struct mount_options *o,
 
 	options_defaults(o);
 	err = options_parse(c->value, o, f);
+	if (!err)
+		err = check_names(c->value, f);
 	return err ? err : fault_plan_parse(o->fault, plan, f);
 }
 

@@ -114,6 +114,13 @@ def check_nodes(m):
         assert f"`{name}`" in README or f"`{name.removeprefix('jobs/')}`" in README, name
 
 
+def check_jobs(m):
+    """Every kind of file in jobs/ is in the mount's own README."""
+    shown = set(re.findall(r"^  (jobs/STEM\S+)", harness.read(m.path + "/README"), re.M))
+    told = set(re.findall(r"jobs/STEM\.\w+", " ".join(r[0] for r in rows("## Every node"))))
+    harness.equal(told, shown, "jobs")
+
+
 def check_errors(m):
     """The table of the device's errors is the program's."""
     text = harness.read(m.path + "/capabilities")
@@ -131,7 +138,7 @@ def check_commands(_):
         assert "npufs-admin " + command.strip() in README, command
 
 
-TABLES = [check_options, check_fields, check_nodes, check_errors, check_commands]
+TABLES = [check_options, check_fields, check_nodes, check_jobs, check_errors, check_commands]
 
 
 def main():

@@ -189,3 +189,18 @@ def test_fault__crash_in_the_middle_of_a_text__told_and_the_next_one_right():
         recovered(m)
         m.put("b.json", request)
         equal(m.out("b"), "2024-03-03\n", "the next")
+
+
+def test_fault__both_models_given_up__both_serve_after_one_cool_down():
+    """What may pass is tried again for every model, not for the last one alone."""
+    golden_runs = "/".join(f"Wait@{i}:Timeout" for i in range(1, 7))
+    with Models("fault=" + golden_runs, models=("dates", "xor"), wait=False) as m:
+        until(m.serving, 10, "mounted")
+        until(lambda: "\nnext_try: " in read(m.path + "/health"), 10, "given up")
+        until(lambda: read(m.path + "/models/xor/state").startswith("failed"), 10, "xor too")
+        assert read(m.path + "/models/dates/state").startswith("failed")
+        until(lambda: read(m.path + "/health").startswith("ready"), 45, "tried again")
+        m.put("a.json", '{"prompt":"3 Mar 2024"}')
+        equal(m.out("a"), "2024-03-03\n", "the default model")
+        m.put("x.json", XOR)
+        assert '"data": [1]' in m.out("x")
