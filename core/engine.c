@@ -319,6 +319,7 @@ static void release(struct engine *e)
 	free(e->active);
 	free(e->held);
 	free(e->queues);
+	free(e->cooling);
 	sessions_free(e->sessions);
 	free(e);
 }
@@ -354,7 +355,7 @@ int engine_new(const struct engine_config *c, struct models *models, struct heal
 	e->config = *c;
 	e->models = models;
 	e->health = health;
-	e->current = e->cooling = e->fallback = -1;
+	e->current = e->fallback = -1;
 	e->room = c->max_active;
 	e->look_at = clock_mono() + ENGINE_LOOK_MS * NS_PER_MS;
 	e->cool_at = INT64_MAX;
@@ -365,7 +366,8 @@ int engine_new(const struct engine_config *c, struct models *models, struct heal
 	e->queues = calloc(n_models ? n_models : 1, sizeof *e->queues);
 	e->active = calloc(c->max_active, sizeof *e->active);
 	e->held = calloc(c->max_active, sizeof *e->held);
-	err = e->queues && e->active && e->held ? 0 : -ENOMEM;
+	e->cooling = calloc(n_models ? n_models : 1, sizeof *e->cooling);
+	err = e->queues && e->active && e->held && e->cooling ? 0 : -ENOMEM;
 	if (!err)
 		err = sessions_new(&c->sessions, &e->sessions);
 	if (!err)

@@ -76,7 +76,7 @@ struct engine {
 	size_t served;                       /* jobs begun since the last swap */
 	unsigned recoveries;                 /* in a row */
 	unsigned cool_downs;                 /* likewise */
-	int cooling;                         /* the model that waits for cool_at; -1 none */
+	bool *cooling;                       /* by model: it waits for cool_at */
 	int fallback;                        /* the model to go back to, -1 none */
 	uint32_t room;                       /* sequences let on the device at once */
 	uint64_t good;                       /* jobs since that was lowered or raised */

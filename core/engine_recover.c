@@ -70,7 +70,7 @@ static void give_up(struct engine *e, int model, const struct fault *f)
 	if (r == NPU_REACT_ROLL_BACK || f->err == -EBADMSG)
 		return;
 	e->cool_downs++;
-	e->cooling = model;
+	e->cooling[model] = true;
 	e->cool_at = clock_mono() + cool * NS_PER_MS;
 	health_set_next_try(e->health, clock_wall() + cool * NS_PER_MS);
 }
@@ -217,6 +217,22 @@ void engine_note_good(struct engine *e)
 
 /* --- what is due from time to time ------------------------------------------------------------ */
 
+static void cool_no_more(struct engine *e)
+{
+	e->cool_at = INT64_MAX;
+	health_set_next_try(e->health, 0);
+}
+
+/* Another artifact is tried at once; what waits for its cool-down is the one that was given up. */
+static void forget_cool_down(struct engine *e, int model)
+{
+	e->cooling[model] = false;
+	for (size_t i = 0; i < models_count(e->models); i++)
+		if (e->cooling[i])
+			return;
+	cool_no_more(e);
+}
+
 /* A changed artifact of the model that serves is taken when the device has drained. */
 static void look_at(struct engine *e, int model)
 {
@@ -227,6 +243,8 @@ static void look_at(struct engine *e, int model)
 		return;
 	if (models_reload(e->models, model, &f))
 		log_error("a changed model is not used: %s", f.reason);
+	else
+		forget_cool_down(e, model);
 	models_get(e->models, model, &v);
 	e->renew = e->renew || (model == e->current && strcmp(v.sha256, e->model.sha256) != 0);
 	if (e->generation)
@@ -240,17 +258,26 @@ static void look_at_all(struct engine *e)
 		look_at(e, i);
 }
 
+/* All that wait are tried again. Where nothing serves that is now: requests are refused until then,
+ * so none can ask for it. */
 static void end_cool_down(struct engine *e)
 {
-	int model = e->cooling;
+	int first = -1;
 
-	e->cooling = -1;
-	e->cool_at = INT64_MAX;
-	health_set_next_try(e->health, 0);
-	models_set_state(e->models, model, MODEL_AVAILABLE, 0, &(struct fault)FAULT_NONE);
+	cool_no_more(e);
+	for (int i = 0; i < (int)models_count(e->models); i++) {
+		if (!e->cooling[i])
+			continue;
+		e->cooling[i] = false;
+		models_set_state(e->models, i, MODEL_AVAILABLE, 0, &(struct fault)FAULT_NONE);
+		if (first < 0 || i == models_default(e->models))
+			first = i;
+	}
 	e->recoveries = ENGINE_MAX_RECOVERIES; /* one try */
 	if (e->generation)
 		engine_serve(e);
+	else
+		engine_swap(e, first);
 }
 
 /* Status() never stands for it (device contract 7). */
