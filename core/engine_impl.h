@@ -114,6 +114,8 @@ void engine_close(struct engine *e);
 void engine_swap(struct engine *e, int model);
 int engine_open_device(struct engine *e, struct fault *f);
 int engine_open_generation(struct engine *e, int model, struct fault *f);
+/* Its golden runs, watched like any inference. */
+int engine_golden(struct engine *e, const struct artifact *artifact, struct fault *f);
 enum npu_error engine_close_generation(struct engine *e);
 void engine_serve(struct engine *e); /* ready, or degraded */
 void engine_set_state(struct engine *e, enum health_state s, const struct fault *why);

@@ -288,10 +288,7 @@ static void golden(struct engine *e)
 
 	e->golden_at = clock_mono() + e->config.golden_ns;
 	metrics_add(METRIC_GOLDEN_RUNS, 1);
-	engine_enter_device(e);
-	err = generation_golden(e->generation, e->model.artifact, &f);
-	if (engine_leave_device(e))
-		err = fault_from_device(&f, NPU_TIMEOUT, "the golden run");
+	err = engine_golden(e, e->model.artifact, &f);
 	if (!err) {
 		health_note_golden(e->health);
 		return;

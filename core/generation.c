@@ -411,11 +411,10 @@ static int open_steps(struct generation *g, const struct artifact *a, struct fau
 	code = device_configure(g->device);
 	if (code)
 		return device_failed(f, code, "configuring the device");
-	err = make_programs(g, f);
-	return err ? err : generation_golden(g, a, f);
+	return make_programs(g, f);
 }
 
-int generation_open(struct device *d, const struct manifest *m, const struct artifact *artifact,
+int generation_prepare(struct device *d, const struct manifest *m, const struct artifact *artifact,
 	uint64_t number, struct generation **ret, struct fault *f)
 {
 	struct generation *g = calloc(1, sizeof *g);
@@ -427,6 +426,22 @@ int generation_open(struct device *d, const struct manifest *m, const struct art
 	g->device = d;
 	g->manifest = m;
 	err = open_steps(g, artifact, f);
+	if (err) {
+		generation_close(g);
+		return err;
+	}
+	*ret = g;
+	return 0;
+}
+
+int generation_open(struct device *d, const struct manifest *m, const struct artifact *artifact,
+	uint64_t number, struct generation **ret, struct fault *f)
+{
+	struct generation *g = NULL;
+	int err = generation_prepare(d, m, artifact, number, &g, f);
+
+	if (!err)
+		err = generation_golden(g, artifact, f);
 	if (err) {
 		generation_close(g);
 		return err;

@@ -202,7 +202,7 @@ static const struct tensor_spec x = { "x", DTYPE_FLOAT32, 1, { 2 } },
 				y = { "y", DTYPE_FLOAT32, 1, { 2 } };
 static struct model_info doubling = { "double", "graph", &x, &y, 1, 1, { NULL }, 0 };
 
-static void start_golden(int64_t every_ms)
+static void begin_golden(int64_t every_ms)
 {
 	static const float in[2] = { 1, 2 }, out[2] = { 2, 4 };
 	const struct fake_file files[] = { { "golden/in.bin", in, 8 },
@@ -214,6 +214,11 @@ static void start_golden(int64_t every_ms)
 	fake_store_new(r.store);
 	fake_store_add(r.store, "double", fake_tensor_template, files, 2);
 	start(&fake_store_ops);
+}
+
+static void start_golden(int64_t every_ms)
+{
+	begin_golden(every_ms);
 	await_health(HEALTH_READY);
 }
 
@@ -267,6 +272,21 @@ static void golden__other_output__recovers_or_fails(void **state)
 	assert_non_null(strstr(r.health.reason, "golden"));
 }
 
+/* One that does not come back is told as such from the first on. */
+static void golden__hangs_as_the_model_is_opened__quarantine_until_it_is_back(void **state)
+{
+	(void)state;
+	config.wait_limit_ns = 50 * NS_PER_MS;
+	fake_hold();
+	begin_golden(0);
+	await_health(HEALTH_RECOVERING);
+	assert_true(r.health.away_since != 0);
+	fake_let_go();
+	await_health(HEALTH_READY);
+	assert_int_equal(r.health.away_since, 0);
+	assert_int_equal(r.health.generation, 2); /* what came late counts for nothing */
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -279,6 +299,7 @@ int main(void)
 		TEST(golden__idle__runs_at_the_interval),
 		TEST(golden__no_interval__never_again),
 		TEST(golden__other_output__recovers_or_fails),
+		TEST(golden__hangs_as_the_model_is_opened__quarantine_until_it_is_back),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
