@@ -393,11 +393,13 @@ int generation_golden(struct generation *g, const struct artifact *artifact, str
 
 static int open_steps(struct generation *g, const struct artifact *a, struct fault *f)
 {
-	char path[4096];
+	char path[4096], at[ARTIFACT_FOLDER_SIZE];
 	enum npu_error code;
 	int err;
 
-	if (a && (size_t)snprintf(path, sizeof path, "%s/calbin", a->dir) >= sizeof path)
+	if (a &&
+		(size_t)snprintf(path, sizeof path, "%s/calbin", artifact_folder(a, at)) >=
+			sizeof path)
 		return device_failed(f, NPU_FILE_NOT_FOUND, "naming the calbin");
 	err = a ? artifact_unchanged(a, f) : 0; /* it may be long since it was verified */
 	if (err)

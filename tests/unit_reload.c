@@ -145,6 +145,58 @@ static void changed__damaged_version__old_one_serves_and_health_says_why(void **
 	assert_int_equal(fake_count("create_calbin"), 1); /* it never saw the device */
 }
 
+/* The one that serves is where its folder was moved to, and is brought up from there. */
+static void changed__damaged_version__old_one_survives_a_recovery(void **state)
+{
+	(void)state;
+	start_one();
+	fake_store_add(r.store, "next", fake_llm_template, NULL, 0);
+	damage("models/next/calbin/program.bin");
+	move("models/alpha", "alpha-before");
+	move("models/next", "models/alpha");
+	await(refused);
+	fake_fail("wait", 1, NPU_TIMEOUT);
+	check_fails(SHORT, -ETIMEDOUT);
+	check_generation(2);
+	await_health(HEALTH_DEGRADED);
+}
+
+/* Before anybody has looked at the new one. */
+static void changed__recovery_at_once__no_job_lost_and_the_new_one_taken(void **state)
+{
+	struct job *j;
+
+	(void)state;
+	start_one();
+	fake_hold();
+	j = submit(SHORT);
+	fake_await_held();
+	fake_fail("wait", 1, NPU_TIMEOUT);
+	install("newer");
+	fake_let_go();
+	check_error(j, JOB_FAILED, -ETIMEDOUT);
+	job_put(j);
+	check_generation(2);
+	await(newer);
+	check_generation(3);
+}
+
+/* A folder that was removed is not used; the same files are there under the name. */
+static void changed__removed_and_put_back__survives_a_recovery(void **state)
+{
+	char command[300];
+
+	(void)state;
+	start_one();
+	snprintf(command, sizeof command,
+		"cd %s && cp -a models/alpha kept && rm -r models/alpha && mv kept models/alpha",
+		r.store);
+	assert_int_equal(system(command), 0);
+	fake_fail("wait", 1, NPU_TIMEOUT);
+	check_fails(SHORT, -ETIMEDOUT);
+	check_generation(2);
+}
+
 /* It is signed and whole, and the device does not take it. */
 static void changed__version_does_not_come_up__rolled_back_and_no_job_lost(void **state)
 {
@@ -293,6 +345,9 @@ int main(void)
 		TEST(changed__good_version__next_jobs_use_it),
 		TEST(changed__while_jobs_run__they_end_on_the_old_one),
 		TEST(changed__damaged_version__old_one_serves_and_health_says_why),
+		TEST(changed__damaged_version__old_one_survives_a_recovery),
+		TEST(changed__recovery_at_once__no_job_lost_and_the_new_one_taken),
+		TEST(changed__removed_and_put_back__survives_a_recovery),
 		TEST(changed__version_does_not_come_up__rolled_back_and_no_job_lost),
 		TEST(changed__failed_model_repaired__serves_again),
 		TEST(roll_back__error_of_the_artifact_at_work__version_before_serves),
