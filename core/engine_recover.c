@@ -288,6 +288,8 @@ static void golden(struct engine *e)
 
 	e->golden_at = clock_mono() + e->config.golden_ns;
 	metrics_add(METRIC_GOLDEN_RUNS, 1);
+	if (e->model.manifest->kind == MANIFEST_LLM) /* idle sessions may have all of it */
+		sessions_make_room(e->sessions, e->generation);
 	err = engine_golden(e, e->model.artifact, &f);
 	if (!err) {
 		health_note_golden(e->health);
