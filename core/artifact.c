@@ -305,6 +305,17 @@ void artifact_free(struct artifact *a)
 	free(a);
 }
 
+void artifact_move(struct artifact *a, struct artifact *to)
+{
+	char *dir = a->dir;
+	int fd = a->fd;
+
+	a->dir = to->dir;
+	a->fd = to->fd;
+	to->dir = dir;
+	to->fd = fd;
+}
+
 /* Other programs than this one can follow the plain path only, so it is used while it is true. */
 const char *artifact_folder(const struct artifact *a, char ret[ARTIFACT_FOLDER_SIZE])
 {

@@ -41,6 +41,8 @@ int artifact_inspect(const char *store, const char *alias, struct artifact **ret
 /* Are its files still those that were verified? */
 int artifact_unchanged(const struct artifact *a, struct fault *f);
 void artifact_free(struct artifact *a); /* NULL is fine */
+/* The same artifact was verified in another folder: it is there from now on. */
+void artifact_move(struct artifact *a, struct artifact *to);
 /* The path of the folder that was verified, wherever it was moved to; of one that was removed the
  * path that it had. `ret` is room for one of them. */
 #define ARTIFACT_FOLDER_SIZE 40

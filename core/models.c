@@ -370,6 +370,7 @@ int models_reload(struct models *m, int index, struct fault *f)
 		return err;
 	}
 	if (keep_same(m, e, v)) {
+		artifact_move(e->now->artifact, v->artifact);
 		free_version(v);
 		return 0;
 	}

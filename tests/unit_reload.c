@@ -197,6 +197,20 @@ static void changed__removed_and_put_back__survives_a_recovery(void **state)
 	check_generation(2);
 }
 
+/* The same artifact installed once more: the folder that it was in before may go. */
+static void changed__the_same_put_there__old_folder_is_not_needed(void **state)
+{
+	(void)state;
+	start_one();
+	install("for tests");
+	usleep((ENGINE_LOOK_MS + 500) * 1000);
+	damage("alpha-before/calbin/program.bin");
+	fake_fail("wait", 1, NPU_TIMEOUT);
+	check_fails(SHORT, -ETIMEDOUT);
+	check_generation(2);
+	assert_false(newer());
+}
+
 /* It is signed and whole, and the device does not take it. */
 static void changed__version_does_not_come_up__rolled_back_and_no_job_lost(void **state)
 {
@@ -348,6 +362,7 @@ int main(void)
 		TEST(changed__damaged_version__old_one_survives_a_recovery),
 		TEST(changed__recovery_at_once__no_job_lost_and_the_new_one_taken),
 		TEST(changed__removed_and_put_back__survives_a_recovery),
+		TEST(changed__the_same_put_there__old_folder_is_not_needed),
 		TEST(changed__version_does_not_come_up__rolled_back_and_no_job_lost),
 		TEST(changed__failed_model_repaired__serves_again),
 		TEST(roll_back__error_of_the_artifact_at_work__version_before_serves),
