@@ -305,15 +305,28 @@ void artifact_free(struct artifact *a)
 	free(a);
 }
 
-int artifact_pin(struct artifact *a)
+void artifact_move(struct artifact *a, struct artifact *to)
 {
-	char *dir;
+	char *dir = a->dir;
+	int fd = a->fd;
 
-	if (asprintf(&dir, "/proc/self/fd/%d/.", a->fd) < 0)
-		return -ENOMEM;
-	free(a->dir);
-	a->dir = dir;
-	return 0;
+	a->dir = to->dir;
+	a->fd = to->fd;
+	to->dir = dir;
+	to->fd = fd;
+}
+
+/* Other programs than this one can follow the plain path only, so it is used while it is true. */
+const char *artifact_folder(const struct artifact *a, char ret[ARTIFACT_FOLDER_SIZE])
+{
+	struct stat own, named;
+
+	if (fstat(a->fd, &own) < 0 || own.st_nlink == 0)
+		return a->dir;
+	if (stat(a->dir, &named) == 0 && named.st_dev == own.st_dev && named.st_ino == own.st_ino)
+		return a->dir;
+	snprintf(ret, ARTIFACT_FOLDER_SIZE, "/proc/self/fd/%d/.", a->fd);
+	return ret;
 }
 
 struct stamp {
@@ -379,7 +392,8 @@ int artifact_read(const struct artifact *a, const struct file_spec *file, void *
 {
 	const struct content c = { a->manifest, { f, NULL }, 0 };
 	AUTO_BUF struct buf bytes = BUF_INIT;
-	int err = read_file(&c, a->dir, file, &bytes);
+	char at[ARTIFACT_FOLDER_SIZE];
+	int err = read_file(&c, artifact_folder(a, at), file, &bytes);
 
 	if (err)
 		return err;
@@ -392,7 +406,8 @@ int artifact_unchanged(const struct artifact *a, struct fault *f)
 {
 	const struct findings to = { f, NULL };
 	AUTO_CLOSE int dir = -1;
-	int err = files_open_folder(AT_FDCWD, a->dir, FILES_OWN, &dir);
+	char at[ARTIFACT_FOLDER_SIZE];
+	int err = files_open_folder(AT_FDCWD, artifact_folder(a, at), FILES_OWN, &dir);
 
 	return err ? artifact_refuse(&to, err, "the artifact's folder", NULL)
 		   : artifact_check_content(dir, a->manifest, &to);

@@ -21,7 +21,7 @@
 
 struct artifact {
 	char alias[ALIAS_MAX + 1];
-	char *dir; /* absolute path; never shown to users of the mount */
+	char *dir; /* its absolute path then; never shown to users of the mount */
 	int fd;    /* the folder that was verified */
 	struct manifest *manifest;
 	char sha256[SHA256_HEX_SIZE]; /* of the manifest's bytes: the artifact's identity */
@@ -41,8 +41,12 @@ int artifact_inspect(const char *store, const char *alias, struct artifact **ret
 /* Are its files still those that were verified? */
 int artifact_unchanged(const struct artifact *a, struct fault *f);
 void artifact_free(struct artifact *a); /* NULL is fine */
-/* From now on it is the folder that was verified, whatever has its name. */
-int artifact_pin(struct artifact *a);
+/* The same artifact was verified in another folder: it is there from now on. */
+void artifact_move(struct artifact *a, struct artifact *to);
+/* The path of the folder that was verified, wherever it was moved to; of one that was removed the
+ * path that it had. `ret` is room for one of them. */
+#define ARTIFACT_FOLDER_SIZE 40
+const char *artifact_folder(const struct artifact *a, char ret[ARTIFACT_FOLDER_SIZE]);
 /* A digest of the names, sizes and times of what is in STORE/models/ALIAS: another one means that it
  * should be verified again. "" where it cannot be read. */
 void artifact_stamp(const char *store, const char *alias, char ret_hex[SHA256_HEX_SIZE]);

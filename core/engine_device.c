@@ -58,6 +58,31 @@ void engine_serve(struct engine *e)
 		engine_set_state(e, HEALTH_READY, NULL);
 }
 
+int engine_golden(struct engine *e, const struct artifact *artifact, struct fault *f)
+{
+	int err;
+
+	engine_enter_device(e);
+	err = generation_golden(e->generation, artifact, f);
+	if (engine_leave_device(e)) /* whatever came of it: it was given up */
+		err = fault_from_device(f, NPU_TIMEOUT, "the golden run");
+	return err;
+}
+
+static int prepare_and_prove(struct engine *e, const struct model_view *v, struct fault *f)
+{
+	int err = generation_prepare(e->device, v->manifest, v->artifact, ++e->generations,
+		&e->generation, f);
+
+	if (!err)
+		err = engine_golden(e, v->artifact, f);
+	if (err) {
+		generation_close(e->generation);
+		e->generation = NULL;
+	}
+	return err;
+}
+
 static int open_generation(struct engine *e, int model, struct fault *f)
 {
 	struct model_view v;
@@ -68,8 +93,7 @@ static int open_generation(struct engine *e, int model, struct fault *f)
 		*f = v.fault;
 		return f->err;
 	}
-	err = generation_open(e->device, v.manifest, v.artifact, ++e->generations, &e->generation,
-		f);
+	err = prepare_and_prove(e, &v, f);
 	if (err) {
 		metrics_device_error(f->device);
 		models_name(e->models, model, f);

@@ -83,7 +83,7 @@ struct engine {
 	size_t served;                       /* jobs begun since the last swap */
 	unsigned recoveries;                 /* in a row */
 	unsigned cool_downs;                 /* likewise */
-	bool *cooling;                       /* by model: those that wait for cool_at */
+	bool *cooling;                       /* by model: it waits for cool_at */
 	int fallback;                        /* the model to go back to, -1 none */
 	uint32_t room;                       /* sequences let on the device at once */
 	uint64_t good;                       /* jobs since that was lowered or raised */
@@ -121,6 +121,8 @@ void engine_close(struct engine *e);
 void engine_swap(struct engine *e, int model);
 int engine_open_device(struct engine *e, struct fault *f);
 int engine_open_generation(struct engine *e, int model, struct fault *f);
+/* Its golden runs, watched like any inference. */
+int engine_golden(struct engine *e, const struct artifact *artifact, struct fault *f);
 enum npu_error engine_close_generation(struct engine *e);
 void engine_serve(struct engine *e); /* ready, or degraded */
 void engine_set_state(struct engine *e, enum health_state s, const struct fault *why);

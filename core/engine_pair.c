@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <stdio.h>
 
+#include "core/clock.h"
 #include "core/evidence.h"
 #include "core/log.h"
 #include "core/metrics.h"
@@ -112,6 +113,7 @@ void engine_pair_feed(struct engine *e, size_t i)
 	struct sequence_feed feeds[DEVICE_ENGINES];
 	struct infer_result got[DEVICE_ENGINES];
 	const float *logits[DEVICE_ENGINES] = { NULL };
+	int64_t start;
 	size_t k;
 
 	if (e->generation->n_lanes < 2 || !can_be_fed(&e->active[i], &feeds[0]))
@@ -119,8 +121,10 @@ void engine_pair_feed(struct engine *e, size_t i)
 	k = find_partner(e, i, &feeds[1]);
 	if (k == e->n_active)
 		return;
+	start = clock_mono();
 	engine_enter_device(e);
 	sequence_feed_many(e->generation, feeds, 2, got, logits);
+	metrics_add(METRIC_DEVICE_BUSY, clock_mono() - start);
 	if (engine_leave_device(e)) /* whatever came of it: it was given up */
 		got[0] = got[1] = (struct infer_result){ INFER_SUBMITTED, NPU_TIMEOUT,
 			"waiting for an inference" };

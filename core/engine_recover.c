@@ -219,6 +219,12 @@ void engine_note_good(struct engine *e)
 	health_set_room(e->health, e->room, e->config.max_active);
 }
 
+static void cool_no_more(struct engine *e)
+{
+	e->cool_at = INT64_MAX;
+	health_set_next_try(e->health, 0);
+}
+
 void engine_begin_anew(struct engine *e, int model, struct fault *f)
 {
 	lock_take(&e->lock);
@@ -226,16 +232,27 @@ void engine_begin_anew(struct engine *e, int model, struct fault *f)
 	lock_drop(&e->lock);
 	e->stopped = false;
 	e->recoveries = e->cool_downs = 0;
-	e->cooling = e->fallback = -1;
-	e->cool_at = INT64_MAX;
-	health_set_next_try(e->health, 0);
-	for (int i = 0; i < (int)models_count(e->models); i++)
-		models_revive(e->models, i);
+	e->fallback = -1;
+	cool_no_more(e);
+	for (size_t i = 0; i < models_count(e->models); i++) {
+		e->cooling[i] = false;
+		models_revive(e->models, (int)i);
+	}
 	engine_set_state(e, HEALTH_RECOVERING, NULL);
 	engine_bring_up(e, model, f);
 }
 
 /* --- what is due from time to time ------------------------------------------------------------ */
+
+/* Another artifact is tried at once; what waits for its cool-down is the one that was given up. */
+static void forget_cool_down(struct engine *e, int model)
+{
+	e->cooling[model] = false;
+	for (size_t i = 0; i < models_count(e->models); i++)
+		if (e->cooling[i])
+			return;
+	cool_no_more(e);
+}
 
 /* A changed artifact of the model that serves is taken when the device has drained. */
 static void look_at(struct engine *e, int model)
@@ -247,6 +264,8 @@ static void look_at(struct engine *e, int model)
 		return;
 	if (models_reload(e->models, model, &f))
 		log_error("a changed model is not used: %s", f.reason);
+	else
+		forget_cool_down(e, model);
 	models_get(e->models, model, &v);
 	e->renew = e->renew || (model == e->current && strcmp(v.sha256, e->model.sha256) != 0);
 	if (e->generation)
@@ -260,19 +279,26 @@ static void look_at_all(struct engine *e)
 		look_at(e, i);
 }
 
+/* All that wait are tried again. Where nothing serves that is now: requests are refused until then,
+ * so none can ask for it. */
 static void end_cool_down(struct engine *e)
 {
-	e->cool_at = INT64_MAX;
-	health_set_next_try(e->health, 0);
+	int first = -1;
+
+	cool_no_more(e);
 	for (int i = 0; i < (int)models_count(e->models); i++) {
-		if (e->cooling[i])
-			models_set_state(e->models, i, MODEL_AVAILABLE, 0,
-				&(struct fault)FAULT_NONE);
+		if (!e->cooling[i])
+			continue;
 		e->cooling[i] = false;
+		models_set_state(e->models, i, MODEL_AVAILABLE, 0, &(struct fault)FAULT_NONE);
+		if (first < 0 || i == models_default(e->models))
+			first = i;
 	}
 	e->recoveries = ENGINE_MAX_RECOVERIES; /* one try */
 	if (e->generation)
 		engine_serve(e);
+	else
+		engine_swap(e, first);
 }
 
 /* Status() never stands for it (device contract 7). */
@@ -283,10 +309,9 @@ static void golden(struct engine *e)
 
 	e->golden_at = clock_mono() + e->config.golden_ns;
 	metrics_add(METRIC_GOLDEN_RUNS, 1);
-	engine_enter_device(e);
-	err = generation_golden(e->generation, e->model.artifact, &f);
-	if (engine_leave_device(e))
-		err = fault_from_device(&f, NPU_TIMEOUT, "the golden run");
+	if (e->model.manifest->kind == MANIFEST_LLM) /* idle sessions may have all of it */
+		sessions_make_room(e->sessions, e->generation);
+	err = engine_golden(e, e->model.artifact, &f);
 	if (!err) {
 		health_note_golden(e->health);
 		return;

@@ -393,11 +393,13 @@ int generation_golden(struct generation *g, const struct artifact *artifact, str
 
 static int open_steps(struct generation *g, const struct artifact *a, struct fault *f)
 {
-	char path[4096];
+	char path[4096], at[ARTIFACT_FOLDER_SIZE];
 	enum npu_error code;
 	int err;
 
-	if (a && (size_t)snprintf(path, sizeof path, "%s/calbin", a->dir) >= sizeof path)
+	if (a &&
+		(size_t)snprintf(path, sizeof path, "%s/calbin", artifact_folder(a, at)) >=
+			sizeof path)
 		return device_failed(f, NPU_FILE_NOT_FOUND, "naming the calbin");
 	err = a ? artifact_unchanged(a, f) : 0; /* it may be long since it was verified */
 	if (err)
@@ -411,11 +413,10 @@ static int open_steps(struct generation *g, const struct artifact *a, struct fau
 	code = device_configure(g->device);
 	if (code)
 		return device_failed(f, code, "configuring the device");
-	err = make_programs(g, f);
-	return err ? err : generation_golden(g, a, f);
+	return make_programs(g, f);
 }
 
-int generation_open(struct device *d, const struct manifest *m, const struct artifact *artifact,
+int generation_prepare(struct device *d, const struct manifest *m, const struct artifact *artifact,
 	uint64_t number, struct generation **ret, struct fault *f)
 {
 	struct generation *g = calloc(1, sizeof *g);
@@ -427,6 +428,22 @@ int generation_open(struct device *d, const struct manifest *m, const struct art
 	g->device = d;
 	g->manifest = m;
 	err = open_steps(g, artifact, f);
+	if (err) {
+		generation_close(g);
+		return err;
+	}
+	*ret = g;
+	return 0;
+}
+
+int generation_open(struct device *d, const struct manifest *m, const struct artifact *artifact,
+	uint64_t number, struct generation **ret, struct fault *f)
+{
+	struct generation *g = NULL;
+	int err = generation_prepare(d, m, artifact, number, &g, f);
+
+	if (!err)
+		err = generation_golden(g, artifact, f);
 	if (err) {
 		generation_close(g);
 		return err;

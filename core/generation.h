@@ -29,6 +29,10 @@ struct generation {
 int generation_open(struct device *d, const struct manifest *m, const struct artifact *artifact,
 	uint64_t number, struct generation **ret, struct fault *f);
 
+/* The same without the golden warm-up, for who watches it: nothing may serve before it has agreed. */
+int generation_prepare(struct device *d, const struct manifest *m, const struct artifact *artifact,
+	uint64_t number, struct generation **ret, struct fault *f);
+
 /* Two in flight or one; nothing may be. Of an LLM, on a device with two engines: else
  * NPU_DEVICE_UNSUPPORT. After a failure it is one. The caller has evidence that two are sound. */
 enum npu_error generation_set_parallel(struct generation *g, bool on);
@@ -37,7 +41,7 @@ enum npu_error generation_set_parallel(struct generation *g, bool on);
  * Returns the error of the reset, if any; the generation is gone either way. */
 enum npu_error generation_close(struct generation *g);
 
-/* The golden runs again, on a configured generation with nothing in flight. */
+/* The golden runs, on a configured generation with nothing in flight. */
 int generation_golden(struct generation *g, const struct artifact *artifact, struct fault *f);
 
 #endif

@@ -359,7 +359,6 @@ static void set_refused(struct models *m, struct model_entry *e, const struct fa
 	lock_drop(&m->lock);
 }
 
-/* The old version's folder may have another name by now; it is reached by its descriptor. */
 int models_reload(struct models *m, int index, struct fault *f)
 {
 	struct model_entry *e = &m->entries[index];
@@ -371,10 +370,11 @@ int models_reload(struct models *m, int index, struct fault *f)
 		return err;
 	}
 	if (keep_same(m, e, v)) {
+		artifact_move(e->now->artifact, v->artifact);
 		free_version(v);
 		return 0;
 	}
-	e->before = e->now && artifact_pin(e->now->artifact) == 0 ? e->now : NULL;
+	e->before = e->now;
 	lock_take(&m->lock);
 	use_locked(e, v);
 	lock_drop(&m->lock);

@@ -74,8 +74,8 @@ enum npu_error sessions_end(struct sessions *t, struct session *s, struct genera
 
 /* Does the device have KV that could give way? */
 bool sessions_can_evict(struct sessions *t, const struct generation *g);
-/* Let KV of sessions that do not run give way, least recently used first, until the device has room
- * for one sequence, or none is left. */
+/* Let KV of removed sessions, and then of those that do not run, least recently used first, give way
+ * until the device has room for one sequence, or none is left. */
 void sessions_make_room(struct sessions *t, struct generation *g);
 /* Are there removed sessions whose KV is still on the device? And free it; `g` may be NULL. */
 bool sessions_has_removed(struct sessions *t);

@@ -122,12 +122,11 @@ enum npu_error sessions_end(struct sessions *t, struct session *s, struct genera
 }
 
 /* One that runs has taken its KV. */
-static struct session *oldest_kept_locked(struct sessions *t, const struct generation *g)
+static struct session *oldest_kept(struct session *first, const struct generation *g)
 {
 	struct session *oldest = NULL;
 
-	lock_assert_held(&t->lock);
-	for (struct session *s = t->first; s; s = s->next)
+	for (struct session *s = first; s; s = s->next)
 		if (s->generation == g->number && (!oldest || s->used < oldest->used))
 			oldest = s;
 	return oldest;
@@ -138,7 +137,7 @@ bool sessions_can_evict(struct sessions *t, const struct generation *g)
 	bool can;
 
 	lock_take(&t->lock);
-	can = oldest_kept_locked(t, g) != NULL;
+	can = oldest_kept(t->removed, g) || oldest_kept(t->first, g);
 	lock_drop(&t->lock);
 	return can;
 }
@@ -148,7 +147,7 @@ static bool take_oldest(struct sessions *t, const struct generation *g, struct s
 	struct session *s;
 
 	lock_take(&t->lock);
-	s = oldest_kept_locked(t, g);
+	s = oldest_kept(t->first, g);
 	if (s) {
 		*ret = s->kv;
 		s->generation = 0;
@@ -161,6 +160,8 @@ void sessions_make_room(struct sessions *t, struct generation *g)
 {
 	struct sequence q;
 
+	if (!device_kv_can_allocate(g->device))
+		sessions_free_removed(t, g); /* some may have been since the engine looked */
 	while (!device_kv_can_allocate(g->device) && take_oldest(t, g, &q)) {
 		metrics_add(METRIC_SESSION_EVICTIONS, 1);
 		metrics_device_error(sequence_close(g, &q));

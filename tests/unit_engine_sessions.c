@@ -156,6 +156,28 @@ static void room__kv_that_gives_way_is_not_freed__recovered(void **state)
 	assert_int_equal(r.health.recoveries, 1);
 }
 
+/* The engine's thread has not seen yet that the session is gone, and makes room for a job. */
+static void room__removed_session_has_all__gives_way_too(void **state)
+{
+	struct run_limits limits = { .output_bytes = 4096 };
+	struct blob *text = blob_new("abc", 3);
+	struct fault f = FAULT_NONE;
+	struct request *req = NULL;
+	struct run *run = NULL;
+
+	(void)state;
+	fake.kv_capacity = 1;
+	begin();
+	limits.sessions = table();
+	assert_int_equal(verdict_parse(JOB_FORMAT_TEXT, text, &req, &f), 0);
+	blob_put(text);
+	assert_int_equal(sessions_remove(table(), look("s").id), 0); /* nobody wakes the thread */
+	assert_true(engine_has_room(r.engine));
+	assert_int_equal(run_new(r.engine->generation, &r.engine->model, req, &limits, &run, &f),
+		0);
+	run->ops->free(run);
+}
+
 static void trim__goes_on_behind_the_rest(void **state)
 {
 	(void)state;
@@ -643,6 +665,7 @@ int main(void)
 		TEST(turn__two_sessions_and_others_on_one_sequence__each_as_if_alone),
 		TEST(room__least_recently_used_gives_way),
 		TEST(room__idle_sessions_have_all__other_jobs_run),
+		TEST(room__removed_session_has_all__gives_way_too),
 		TEST(room__kv_that_gives_way_is_not_freed__recovered),
 		TEST(trim__goes_on_behind_the_rest),
 		TEST(trim__device_does_not_cut__all_is_fed_again),

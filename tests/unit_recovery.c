@@ -3,6 +3,9 @@
  * device contract 9. */
 #include "tests/engine_rig.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+
 #include "core/metrics.h"
 
 enum due { GOES_ON, RETRIES, FAILS_JOB, RELOADS, GIVES_UP, WAITS, STOPS };
@@ -320,6 +323,115 @@ static void quarantine__wait_never_comes__deadlines_and_cancels_go_on(void **sta
 	job_put(c);
 }
 
+/* --- what was given up and may pass ----------------------------------------------------------- */
+
+static void start_two(void)
+{
+	fake_store_new(r.store);
+	fake_store_add(r.store, "alpha", fake_llm_template, NULL, 0);
+	fake_store_add(r.store, "beta", fake_llm_template, NULL, 0);
+	start(&fake_store_ops);
+}
+
+static void await_failed(const char *model)
+{
+	struct model_view v;
+	int ms = 0;
+
+	do {
+		models_get(r.models, models_find(r.models, model), &v);
+		nap();
+	} while (v.state != MODEL_FAILED && ms++ < PATIENCE_MS);
+	assert_int_equal(v.state, MODEL_FAILED);
+}
+
+/* The engine's thread sleeps and sees it at its next look. */
+static void cool_down_passes(void)
+{
+	usleep(200000);
+	lock_take(&r.engine->lock);
+	assert_true(r.engine->cool_at > clock_mono() && r.engine->cool_at != INT64_MAX);
+	r.engine->cool_at = clock_mono();
+	lock_drop(&r.engine->lock);
+}
+
+static void cool_down__all_models_given_up__all_are_tried_again(void **state)
+{
+	(void)state;
+	start_two();
+	await_health(HEALTH_READY);
+	fake_fail("configure", 0, NPU_TIMEOUT);
+	fake_fail("wait", 1, NPU_DEVICE_CRASH);
+	check_fails(SHORT, -EIO);
+	await_health(HEALTH_FAILED);
+	await_failed("alpha");
+	await_failed("beta");
+	fake_reset();
+	cool_down_passes();
+	await_health(HEALTH_READY);
+	check_runs(SHORT, "d\n");
+	check_runs("{\"model\":\"beta\",\"prompt\":\"abc\",\"max_new_tokens\":1}", "d\n");
+}
+
+static enum model_state state_of(const char *model)
+{
+	struct model_view v;
+
+	models_get(r.models, models_find(r.models, model), &v);
+	return v.state;
+}
+
+static void touch(const char *file)
+{
+	char path[128];
+
+	snprintf(path, sizeof path, "%s/models/%s", r.store, file);
+	assert_int_equal(utimensat(AT_FDCWD, path, NULL, 0), 0);
+}
+
+/* The same artifact put there once more serves at once: the cool-down is not for it. */
+static void cool_down__artifact_put_again__serves_at_once_and_for_good(void **state)
+{
+	(void)state;
+	start_two();
+	await_health(HEALTH_READY);
+	fake_fail("configure", 0, NPU_TIMEOUT);
+	fake_fail("wait", 1, NPU_DEVICE_CRASH);
+	check_fails(SHORT, -EIO);
+	await_health(HEALTH_FAILED);
+	await_failed("beta");
+	fake_reset();
+	touch("alpha/manifest.json");
+	touch("beta/manifest.json");
+	await_health(HEALTH_READY);
+	assert_int_equal(r.health.next_try, 0);
+	usleep(200000);
+	lock_take(&r.engine->lock);
+	assert_true(r.engine->cool_at == INT64_MAX);
+	lock_drop(&r.engine->lock);
+	check_runs(SHORT, "d\n");
+	assert_int_equal(state_of("alpha"), MODEL_READY);
+	assert_int_equal(state_of("beta"), MODEL_AVAILABLE);
+}
+
+/* One that is damaged for good does not keep another from its next try. */
+static void cool_down__default_is_given_up_for_good__the_other_serves(void **state)
+{
+	(void)state;
+	start_two();
+	await_health(HEALTH_READY);
+	fake_fail("wait", 1, NPU_INVALID_CONFIGURATION);
+	fake_fail("configure", 0, NPU_TIMEOUT);
+	check_fails(SHORT, -EIO);
+	await_health(HEALTH_FAILED);
+	await_failed("beta");
+	fake_reset();
+	cool_down_passes();
+	await_health(HEALTH_DEGRADED);
+	check_runs("{\"model\":\"beta\",\"prompt\":\"abc\",\"max_new_tokens\":1}", "d\n");
+	assert_int_equal(state_of("alpha"), MODEL_FAILED);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -331,6 +443,9 @@ int main(void)
 		TEST(stopped__asked_again__nothing_reaches_the_device),
 		TEST(quarantine__wait_comes_late__answered_in_time_then_recovered),
 		TEST(quarantine__wait_never_comes__deadlines_and_cancels_go_on),
+		TEST(cool_down__all_models_given_up__all_are_tried_again),
+		TEST(cool_down__artifact_put_again__serves_at_once_and_for_good),
+		TEST(cool_down__default_is_given_up_for_good__the_other_serves),
 	};
 
 	metrics_start("test");

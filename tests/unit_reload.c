@@ -145,6 +145,72 @@ static void changed__damaged_version__old_one_serves_and_health_says_why(void **
 	assert_int_equal(fake_count("create_calbin"), 1); /* it never saw the device */
 }
 
+/* The one that serves is where its folder was moved to, and is brought up from there. */
+static void changed__damaged_version__old_one_survives_a_recovery(void **state)
+{
+	(void)state;
+	start_one();
+	fake_store_add(r.store, "next", fake_llm_template, NULL, 0);
+	damage("models/next/calbin/program.bin");
+	move("models/alpha", "alpha-before");
+	move("models/next", "models/alpha");
+	await(refused);
+	fake_fail("wait", 1, NPU_TIMEOUT);
+	check_fails(SHORT, -ETIMEDOUT);
+	check_generation(2);
+	await_health(HEALTH_DEGRADED);
+}
+
+/* Before anybody has looked at the new one. */
+static void changed__recovery_at_once__no_job_lost_and_the_new_one_taken(void **state)
+{
+	struct job *j;
+
+	(void)state;
+	start_one();
+	fake_hold();
+	j = submit(SHORT);
+	fake_await_held();
+	fake_fail("wait", 1, NPU_TIMEOUT);
+	install("newer");
+	fake_let_go();
+	check_error(j, JOB_FAILED, -ETIMEDOUT);
+	job_put(j);
+	check_generation(2);
+	await(newer);
+	check_generation(3);
+}
+
+/* A folder that was removed is not used; the same files are there under the name. */
+static void changed__removed_and_put_back__survives_a_recovery(void **state)
+{
+	char command[300];
+
+	(void)state;
+	start_one();
+	snprintf(command, sizeof command,
+		"cd %s && cp -a models/alpha kept && rm -r models/alpha && mv kept models/alpha",
+		r.store);
+	assert_int_equal(system(command), 0);
+	fake_fail("wait", 1, NPU_TIMEOUT);
+	check_fails(SHORT, -ETIMEDOUT);
+	check_generation(2);
+}
+
+/* The same artifact installed once more: the folder that it was in before may go. */
+static void changed__the_same_put_there__old_folder_is_not_needed(void **state)
+{
+	(void)state;
+	start_one();
+	install("for tests");
+	usleep((ENGINE_LOOK_MS + 500) * 1000);
+	damage("alpha-before/calbin/program.bin");
+	fake_fail("wait", 1, NPU_TIMEOUT);
+	check_fails(SHORT, -ETIMEDOUT);
+	check_generation(2);
+	assert_false(newer());
+}
+
 /* It is signed and whole, and the device does not take it. */
 static void changed__version_does_not_come_up__rolled_back_and_no_job_lost(void **state)
 {
@@ -202,7 +268,7 @@ static const struct tensor_spec x = { "x", DTYPE_FLOAT32, 1, { 2 } },
 				y = { "y", DTYPE_FLOAT32, 1, { 2 } };
 static struct model_info doubling = { "double", "graph", &x, &y, 1, 1, { NULL }, 0 };
 
-static void start_golden(int64_t every_ms)
+static void begin_golden(int64_t every_ms)
 {
 	static const float in[2] = { 1, 2 }, out[2] = { 2, 4 };
 	const struct fake_file files[] = { { "golden/in.bin", in, 8 },
@@ -214,6 +280,11 @@ static void start_golden(int64_t every_ms)
 	fake_store_new(r.store);
 	fake_store_add(r.store, "double", fake_tensor_template, files, 2);
 	start(&fake_store_ops);
+}
+
+static void start_golden(int64_t every_ms)
+{
+	begin_golden(every_ms);
 	await_health(HEALTH_READY);
 }
 
@@ -267,18 +338,38 @@ static void golden__other_output__recovers_or_fails(void **state)
 	assert_non_null(strstr(r.health.reason, "golden"));
 }
 
+/* One that does not come back is told as such from the first on. */
+static void golden__hangs_as_the_model_is_opened__quarantine_until_it_is_back(void **state)
+{
+	(void)state;
+	config.wait_limit_ns = 50 * NS_PER_MS;
+	fake_hold();
+	begin_golden(0);
+	await_health(HEALTH_RECOVERING);
+	assert_true(r.health.away_since != 0);
+	fake_let_go();
+	await_health(HEALTH_READY);
+	assert_int_equal(r.health.away_since, 0);
+	assert_int_equal(r.health.generation, 2); /* what came late counts for nothing */
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(changed__good_version__next_jobs_use_it),
 		TEST(changed__while_jobs_run__they_end_on_the_old_one),
 		TEST(changed__damaged_version__old_one_serves_and_health_says_why),
+		TEST(changed__damaged_version__old_one_survives_a_recovery),
+		TEST(changed__recovery_at_once__no_job_lost_and_the_new_one_taken),
+		TEST(changed__removed_and_put_back__survives_a_recovery),
+		TEST(changed__the_same_put_there__old_folder_is_not_needed),
 		TEST(changed__version_does_not_come_up__rolled_back_and_no_job_lost),
 		TEST(changed__failed_model_repaired__serves_again),
 		TEST(roll_back__error_of_the_artifact_at_work__version_before_serves),
 		TEST(golden__idle__runs_at_the_interval),
 		TEST(golden__no_interval__never_again),
 		TEST(golden__other_output__recovers_or_fails),
+		TEST(golden__hangs_as_the_model_is_opened__quarantine_until_it_is_back),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

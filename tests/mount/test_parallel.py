@@ -133,3 +133,16 @@ def test_parallel__batch_and_prompts_together__each_its_own_answers():
         equal([(x["custom_id"], x["response"]["text"]) for x in texts],
               [(str(i), f"line {i} of many") for i in range(20)], "answers")
         assert paired(m) > 50, paired(m)
+
+
+def test_parallel__two_in_flight__their_time_is_counted():
+    with Mount(PROVEN, "sim_delay=5ms") as m:
+        prove(m, "echo", NULL)
+        again(m)
+        for i in range(2):
+            m.put(f"p{i}.txt", "a prompt that is as long as the other")
+        for i in range(2):
+            m.out(f"p{i}")
+        assert paired(m) > 20, paired(m)
+        busy = m.metric("npufs_device_busy_seconds_total")
+        assert busy >= 0.005 * paired(m), (busy, paired(m))

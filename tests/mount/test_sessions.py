@@ -364,3 +364,16 @@ def test_many_at_once__each_conversation_as_if_alone():
             os.rmdir(session(m, f"s{i}"))
         time.sleep(0.1)
         equal(harness.run(f"ls {m.path}/sessions").stdout, "")
+
+
+def test_room__sessions_have_all__a_golden_run_makes_room():
+    with Models("kv_sequences=1", "golden=100ms") as m:
+        m.put("a.json", json.dumps({"session": "chat", "prompt": "3 Mar 2024",
+                                    "max_new_tokens": 4}))
+        equal(m.out("a"), "2024\n")
+        runs = m.metric("npufs_golden_runs_total")
+        until(lambda: m.metric("npufs_golden_runs_total") >= runs + 3, 10, "golden runs")
+        assert "\nrecoveries: 0\n" in read(m.path + "/health"), read(m.path + "/health")
+        equal(shown(m, "chat", "state"), "idle\nkv: evicted")
+        m.put("b.json", json.dumps({"session": "chat", "tokens": [45]}))
+        equal(m.out("b"), "03-03\n")
