@@ -214,11 +214,10 @@ static int sessions_getattr(struct npufs *fs, const struct cred *c, struct at at
 				  : 2 + sessions_count(table(fs)),
 		.st_uid = o.uid,
 		.st_gid = o.gid,
-		.st_size = (off_t)text.len,
-		.st_blksize = 4096,
 		.st_mtim = clock_timespec(p.s.id ? p.s.changed : fs->started),
 	};
 	ret->st_ctim = ret->st_atim = ret->st_mtim;
+	fs_stat_size(ret, text.len);
 	return 0;
 }
 

@@ -169,11 +169,10 @@ int result_handle_attr(struct npufs *fs, fuse_ino_t ino, struct stat *ret)
 		.st_ino = ino,
 		.st_mode = S_IFREG | 0400,
 		.st_uid = v.uid,
-		.st_size = (off_t)jobdir_result_size(fs->jobs, o->job, o->row, &v),
-		.st_blksize = 4096,
 		.st_mtim = clock_timespec(v.ended),
 		.st_ctim = clock_timespec(v.ended),
 		.st_atim = clock_timespec(v.ended),
 	};
+	fs_stat_size(ret, jobdir_result_size(fs->jobs, o->job, o->row, &v));
 	return 0;
 }
