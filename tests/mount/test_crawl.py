@@ -7,7 +7,8 @@ from harness import (DELAY, LONG_REQUEST, Mount, equal, need, ok, read, run, unt
 
 COUNTERS = ("npufs_jobs_accepted_total", "npufs_jobs_started_total", "npufs_jobs_finished_total",
             "npufs_jobs_queued", "npufs_jobs_running", "npufs_requests_refused_total",
-            "npufs_generation", "npufs_sessions", "npufs_files", "npufs_bytes", "npufs_device_calls_total")
+            "npufs_generation", "npufs_sessions", "npufs_files", "npufs_bytes",
+            "npufs_device_calls_total")
 
 
 def state(m):
