@@ -279,7 +279,7 @@ int sessions_remove(struct sessions *t, uint64_t id)
 	return err;
 }
 
-static int trim_locked(struct session *s, uint64_t length)
+static int check_trim_locked(const struct session *s, uint64_t length)
 {
 	if (!s)
 		return -ESTALE;
@@ -287,10 +287,15 @@ static int trim_locked(struct session *s, uint64_t length)
 		return -EBUSY;
 	if (s->limit && length > s->limit) /* 0: none before the first answer */
 		return -EINVAL;
-	if (length > s->tokens.n)
-		return -EOPNOTSUPP;
-	if (length == s->tokens.n)
-		return 0;
+	return length > s->tokens.n ? -EOPNOTSUPP : 0;
+}
+
+static int trim_locked(struct session *s, uint64_t length)
+{
+	int err = check_trim_locked(s, length);
+
+	if (err || length == s->tokens.n)
+		return err;
 	s->tokens.n = (uint32_t)length;
 	s->used = clock_mono();
 	s->changed = clock_wall();
@@ -308,6 +313,16 @@ int sessions_trim(struct sessions *t, uint64_t id, uint64_t length)
 
 	lock_take(&t->lock);
 	err = trim_locked(by_id_locked(t, id), length);
+	lock_drop(&t->lock);
+	return err;
+}
+
+int sessions_check_trim(struct sessions *t, uint64_t id, uint64_t length)
+{
+	int err;
+
+	lock_take(&t->lock);
+	err = check_trim_locked(by_id_locked(t, id), length);
 	lock_drop(&t->lock);
 	return err;
 }

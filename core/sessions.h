@@ -89,6 +89,7 @@ int sessions_make(struct sessions *t, uint32_t uid, uint32_t gid, const char *na
 int sessions_remove(struct sessions *t, uint64_t id);
 /* Cut the tail. -EBUSY; -EINVAL no length that the session can have; -EOPNOTSUPP a larger one. */
 int sessions_trim(struct sessions *t, uint64_t id, uint64_t length);
+int sessions_check_trim(struct sessions *t, uint64_t id, uint64_t length); /* would it be cut? */
 bool sessions_find(struct sessions *t, const char *name, struct session_view *ret);
 bool sessions_look(struct sessions *t, uint64_t id, struct session_view *ret);
 /* The first one, in the order in which they were made, whose id is larger. */

@@ -53,8 +53,11 @@ struct node_row {
 	/* A text: rendered once per open. `object` is the model's index + 1, a session's id, 0 in
 	 * the root. */
 	int (*show)(struct npufs *fs, uint64_t object, struct buf *out);
-	/* A control: takes what one write(2) wrote, without its line end, and judges it at once. */
+	/* A control: takes words as they were written, without their line end. */
 	int (*command)(struct npufs *fs, const struct cred *c, uint64_t object, const char *words);
+	/* Would it take them now? NULL: each write(2) is a command; else those without a line end
+	 * wait for the rest, or the close, when this gives 0. */
+	int (*check)(struct npufs *fs, const struct cred *c, uint64_t object, const char *words);
 	bool live; /* the text changes by itself: it has no size, and is never cached */
 	bool (*exists)(struct npufs *fs); /* NULL: always */
 	enum area area;  /* a folder: the area that hangs here; AREA_ROOT for texts */
@@ -69,9 +72,10 @@ struct node_row {
 	{ \
 		.name = name_, .mode = 0444, .show = show_, .live = true, .doc = doc_ \
 	}
-#define CONTROL(name_, mode_, show_, command_, doc_) \
+#define CONTROL(name_, mode_, show_, command_, check_, doc_) \
 	{ \
-		.name = name_, .mode = mode_, .show = show_, .command = command_, .doc = doc_ \
+		.name = name_, .mode = mode_, .show = show_, .command = command_, .check = check_, \
+		.doc = doc_ \
 	}
 #define AREA(name_, area_, mode_, doc_) \
 	{ \

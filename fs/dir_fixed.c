@@ -87,12 +87,12 @@ static int render(struct npufs *fs, const struct node_row *row, uint64_t object,
 	return err ? err : buf_error(out);
 }
 
-static int size_of(struct npufs *fs, struct at at, const struct node_row *row, off_t *ret)
+static int size_of(struct npufs *fs, struct at at, const struct node_row *row, uint64_t *ret)
 {
 	AUTO_BUF struct buf text = BUF_INIT;
 	int err = row->live ? 0 : render(fs, row, at.object, &text);
 
-	*ret = (off_t)text.len;
+	*ret = text.len;
 	return err;
 }
 
@@ -101,10 +101,13 @@ static int fixed_getattr(struct npufs *fs, const struct cred *c, struct at at, s
 {
 	struct place p;
 	struct owner o;
+	uint64_t size = 0;
 	int err = find_place(fs, at, &p);
 
 	(void)ret_seconds;
 	(void)c; /* every folder here may be searched by all */
+	if (!err && !p.dir)
+		err = size_of(fs, at, p.row, &size);
 	if (err)
 		return err;
 	o = owner_of(fs, &p);
@@ -114,12 +117,12 @@ static int fixed_getattr(struct npufs *fs, const struct cred *c, struct at at, s
 		.st_nlink = p.dir ? 2 : 1,
 		.st_uid = o.uid,
 		.st_gid = o.gid,
-		.st_blksize = 4096,
 	};
 	ret->st_ctim = ret->st_atim =
 		clock_timespec(fs->started); /* archivers complain when it moves */
 	ret->st_mtim = !p.dir && p.row->live ? clock_timespec(clock_wall()) : ret->st_ctim;
-	return p.dir ? 0 : size_of(fs, at, p.row, &ret->st_size);
+	fs_stat_size(ret, size);
+	return 0;
 }
 
 static int fixed_access(struct npufs *fs, const struct cred *c, struct at at, int want)

@@ -39,13 +39,11 @@ static void fill_stat(const struct jobdir_attr *a, struct stat *ret)
 		.st_nlink = a->links,
 		.st_uid = a->owner.uid,
 		.st_gid = a->owner.gid,
-		.st_size = (off_t)a->size,
-		.st_blksize = 4096,
-		.st_blocks = (blkcnt_t)((a->size + 511) / 512),
 		.st_atim = clock_timespec(a->atime),
 		.st_mtim = clock_timespec(a->mtime),
 		.st_ctim = clock_timespec(a->ctime),
 	};
+	fs_stat_size(ret, a->size);
 }
 
 static double attr_seconds(const struct jobdir_attr *a)

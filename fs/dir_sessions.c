@@ -43,17 +43,29 @@ static int read_length(const char *words, uint64_t *ret)
 	return 0;
 }
 
-static int length_command(struct npufs *fs, const struct cred *c, uint64_t id, const char *words)
+static int trim(struct npufs *fs, uint64_t id, const char *words,
+	int (*how)(struct sessions *t, uint64_t id, uint64_t length))
 {
 	uint64_t length;
 	int err = read_length(words, &length);
 
-	(void)c; /* asked at open */
 	if (!err)
-		err = sessions_trim(table(fs), id, length);
+		err = how(table(fs), id, length);
 	if (err == -EOPNOTSUPP)
 		log_info("a session cannot be made longer: its tail can be cut, nothing else");
 	return err;
+}
+
+static int length_command(struct npufs *fs, const struct cred *c, uint64_t id, const char *words)
+{
+	(void)c; /* asked at open */
+	return trim(fs, id, words, sessions_trim);
+}
+
+static int length_check(struct npufs *fs, const struct cred *c, uint64_t id, const char *words)
+{
+	(void)c;
+	return trim(fs, id, words, sessions_check_trim);
 }
 
 /* Before the first answer the session is for any model, and most likely for the default one. */
@@ -123,7 +135,7 @@ static int state_show(struct npufs *fs, uint64_t id, struct buf *out)
 		.name = name_, .mode = 0400, .show = show_, .doc = doc_ \
 	}
 const struct node_row session_rows[] = {
-	CONTROL("length", 0600, length_show, length_command,
+	CONTROL("length", 0600, length_show, length_command, length_check,
 		"its tokens; a smaller number written here cuts the tail"),
 	OWNERS("limit", limit_show, "tokens that it can have: the model's context"),
 	OWNERS("owner", owner_show, "whose it is"),
@@ -214,11 +226,10 @@ static int sessions_getattr(struct npufs *fs, const struct cred *c, struct at at
 				  : 2 + sessions_count(table(fs)),
 		.st_uid = o.uid,
 		.st_gid = o.gid,
-		.st_size = (off_t)text.len,
-		.st_blksize = 4096,
 		.st_mtim = clock_timespec(p.s.id ? p.s.changed : fs->started),
 	};
 	ret->st_ctim = ret->st_atim = ret->st_mtim;
+	fs_stat_size(ret, text.len);
 	return 0;
 }
 
@@ -267,7 +278,7 @@ static int sessions_open(struct npufs *fs, const struct cred *c, struct at at,
 	if (err)
 		return err;
 	fi->direct_io = true; /* it changes as the conversation goes on */
-	*ret = p.row->command ? command_handle_new(p.row, p.s.id, &text) : text_handle_new(&text);
+	*ret = command_handle_new(p.row, p.s.id, &text);
 	return *ret ? 0 : -ENOMEM;
 }
 

@@ -76,6 +76,15 @@ static inline struct at at_area(enum area area)
 				 : (struct at){ area, 0, ROW_SELF };
 }
 
+/* Size and blocks together: to programs that look for holes (tar -S), a text without blocks is one
+ * hole. */
+static inline void fs_stat_size(struct stat *st, uint64_t size)
+{
+	st->st_size = (off_t)size;
+	st->st_blocks = (blkcnt_t)((size + 511) / 512);
+	st->st_blksize = 4096;
+}
+
 /* Set by fs/ops.c before the loop starts. */
 extern const struct fuse_lowlevel_ops fs_ops;
 

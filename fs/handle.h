@@ -35,8 +35,19 @@ static inline struct handle *handle_of(const struct fuse_file_info *fi)
 /* fs/kind_text.c: a text rendered at open; `text` is taken. NULL: no memory. */
 struct handle *text_handle_new(struct buf *text);
 
-/* fs/kind_command.c: a control of that object; `text`, what reading it gives, is taken. NULL: no
- * memory. The row must stay. */
+/* What an open file shows of something that changes. It is rendered anew when a read begins at its
+ * start, or comes again after its end was told (`tail -f`): a program that reads it piece by piece
+ * sees one text. */
+struct fresh_text {
+	struct buf text;
+	bool ended; /* a reader was told so */
+};
+bool fresh_text_is_due(const struct fresh_text *t, off_t off);
+/* Give the bytes at `off`, or ENOMEM. */
+void fresh_text_reply(struct fresh_text *t, fuse_req_t req, size_t size, off_t off);
+
+/* fs/kind_command.c: that row of an object, a control when it has a command; `text` is what it
+ * shows first, and is taken. NULL: no memory. The row must stay. */
 struct node_row;
 struct handle *command_handle_new(const struct node_row *row, uint64_t object, struct buf *text);
 

@@ -73,33 +73,24 @@ static const struct handle_ops result_ops = {
 
 /* --- status ----------------------------------------------------------------------------------- */
 
-/* The status is rendered anew when a read begins at its start, or comes back to its end after a
- * change (`tail -f`); a program that reads it piece by piece sees one text. */
 struct status_handle {
 	struct open_result open;
-	struct buf text;
-	enum job_state shown;
+	struct fresh_text shown;
+	enum job_state state; /* as it is shown */
 };
 
 static void status_read(struct npufs *fs, fuse_req_t req, struct handle *h, size_t size, off_t off,
 	int flags)
 {
 	struct status_handle *s = (struct status_handle *)h;
-	size_t at;
 
 	(void)flags;
-	if (off == 0 || ((size_t)off >= s->text.len && job_state(s->open.job) != s->shown)) {
-		s->shown = job_state(s->open.job);
-		buf_reset(&s->text);
-		jobdir_status(fs->jobs, s->open.job, &s->text);
+	if (off == 0 || (fresh_text_is_due(&s->shown, off) && job_state(s->open.job) != s->state)) {
+		s->state = job_state(s->open.job);
+		buf_reset(&s->shown.text);
+		jobdir_status(fs->jobs, s->open.job, &s->shown.text);
 	}
-	if (buf_error(&s->text)) {
-		fuse_reply_err(req, ENOMEM);
-		return;
-	}
-	at = (size_t)off < s->text.len ? (size_t)off : s->text.len;
-	fuse_reply_buf(req, buf_text(&s->text) + at,
-		size < s->text.len - at ? size : s->text.len - at);
+	fresh_text_reply(&s->shown, req, size, off);
 }
 
 static void status_release(struct npufs *fs, struct handle *h)
@@ -107,7 +98,7 @@ static void status_release(struct npufs *fs, struct handle *h)
 	struct status_handle *s = (struct status_handle *)h;
 
 	(void)fs;
-	buf_done(&s->text);
+	buf_done(&s->shown.text);
 	job_put(s->open.job);
 	free(s);
 }
@@ -169,11 +160,10 @@ int result_handle_attr(struct npufs *fs, fuse_ino_t ino, struct stat *ret)
 		.st_ino = ino,
 		.st_mode = S_IFREG | 0400,
 		.st_uid = v.uid,
-		.st_size = (off_t)jobdir_result_size(fs->jobs, o->job, o->row, &v),
-		.st_blksize = 4096,
 		.st_mtim = clock_timespec(v.ended),
 		.st_ctim = clock_timespec(v.ended),
 		.st_atim = clock_timespec(v.ended),
 	};
+	fs_stat_size(ret, jobdir_result_size(fs->jobs, o->job, o->row, &v));
 	return 0;
 }

@@ -1,6 +1,28 @@
 #include "fs/handle.h"
 
+#include <errno.h>
 #include <stdlib.h>
+
+/* --- what changes ----------------------------------------------------------------------------- */
+
+bool fresh_text_is_due(const struct fresh_text *t, off_t off)
+{
+	return off == 0 || (t->ended && (size_t)off >= t->text.len);
+}
+
+void fresh_text_reply(struct fresh_text *t, fuse_req_t req, size_t size, off_t off)
+{
+	size_t at = (size_t)off < t->text.len ? (size_t)off : t->text.len;
+
+	t->ended = at == t->text.len;
+	if (buf_error(&t->text))
+		fuse_reply_err(req, ENOMEM);
+	else
+		fuse_reply_buf(req, buf_text(&t->text) + at,
+			size < t->text.len - at ? size : t->text.len - at);
+}
+
+/* --- what does not ---------------------------------------------------------------------------- */
 
 struct text_handle {
 	struct handle base;

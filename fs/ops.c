@@ -113,13 +113,14 @@ static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
 	struct call c = call_of(req, parent);
 	struct fuse_entry_param e = { .generation = c.fs->generation };
-
 	int err = 0;
 
 	if (announce_is_self(c.fs->announcer, &c.cred))
 		err = announce_lookup(c.fs->announcer, c.at, name);
 	if (!err)
 		err = c.area->lookup(c.fs, &c.cred, c.at, name, &e);
+	if (err == -ENOENT && strlen(name) > JOBNAME_MAX)
+		err = -ENAMETOOLONG; /* the kernel's own limit is above what statfs says */
 	reply_entry(req, err, &e);
 }
 

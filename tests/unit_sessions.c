@@ -215,6 +215,7 @@ static void settle__not_done__as_before(void **state)
 			sessions_settle(t, "chat", job, false);
 		assert_int_equal(claim(ALICE, "chat", 3, &next), -EBUSY);
 		assert_int_equal(sessions_remove(t, look("chat").id), -EBUSY);
+		assert_int_equal(sessions_check_trim(t, look("chat").id, 1), -EBUSY);
 		assert_int_equal(sessions_trim(t, look("chat").id, 1), -EBUSY);
 		sessions_end(t, s, NULL, NULL);
 		if (when == 2)
@@ -327,11 +328,14 @@ static void trim__table(void **state)
 	turn(ALICE, "chat", some, 5);
 	id = look("chat").id;
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		assert_int_equal(sessions_check_trim(t, id, rows[i].to), rows[i].err);
+		assert_int_equal(look("chat").length, length);
 		assert_int_equal(sessions_trim(t, id, rows[i].to), rows[i].err);
 		length = rows[i].err ? length : (uint32_t)rows[i].to;
 		assert_int_equal(look("chat").length, length);
 	}
 	assert_int_equal(sessions_remove(t, id), 0);
+	assert_int_equal(sessions_check_trim(t, id, 0), -ESTALE);
 	assert_int_equal(sessions_trim(t, id, 0), -ESTALE);
 	assert_int_equal(sessions_remove(t, id), -ENOENT);
 }

@@ -7,7 +7,8 @@ from harness import (DELAY, LONG_REQUEST, Mount, equal, need, ok, read, run, unt
 
 COUNTERS = ("npufs_jobs_accepted_total", "npufs_jobs_started_total", "npufs_jobs_finished_total",
             "npufs_jobs_queued", "npufs_jobs_running", "npufs_requests_refused_total",
-            "npufs_generation", "npufs_files", "npufs_bytes", "npufs_device_calls_total")
+            "npufs_generation", "npufs_sessions", "npufs_files", "npufs_bytes",
+            "npufs_device_calls_total")
 
 
 def state(m):
@@ -17,7 +18,8 @@ def state(m):
 
 
 def furnish(m):
-    """A finished, a failed, an empty request, a plain file, in a folder too."""
+    """A session; a finished, a failed, an empty request, a plain file, in a folder too."""
+    os.mkdir(m.path + "/sessions/s")
     os.mkdir(m.job("sub"))
     for folder in ("", "sub/"):
         m.put(folder + "good.txt", "text")
@@ -57,6 +59,20 @@ def test_tar__sizes__no_file_changed_as_it_was_read():
         ok(f"tar -C {m.dir}/un -xf {m.dir}/a.tar")
         for name in ("jobs/good.out", "jobs/bad.err", "jobs/sub/good.status", "README",
                      "models/echo/limits"):
+            equal(read(f"{m.dir}/un/{name}"), read(f"{m.path}/{name}"), name)
+
+
+def test_tar__looking_for_holes__every_byte():
+    """Backups with tar -S go by the blocks: a text is no hole (K04-02, K12-01)."""
+    with Mount() as m:
+        furnish(m)
+        names = ("README", "manifests/echo.json", "models/echo/schema", "sessions/s/length",
+                 "sessions/s/owner", "jobs/good.out", "jobs/good.status", "jobs/bad.err")
+        os.mkdir(m.dir + "/un")
+        ok(f"tar -C {m.path} -cSf - {' '.join(names)} | tar -C {m.dir}/un -xf -")
+        for name in names:
+            st = os.stat(f"{m.path}/{name}")
+            equal(st.st_blocks, -(-st.st_size // 512), name)
             equal(read(f"{m.dir}/un/{name}"), read(f"{m.path}/{name}"), name)
 
 

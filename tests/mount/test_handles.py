@@ -68,6 +68,22 @@ def test_handle__daemon_restarted__finds_nothing():
             assert opened(m, kept) in REFUSED, opened(m, kept)
 
 
+def test_handle__session_made_anew__never_the_new_one():
+    """Nor one of another start, though its number is the same (K18-01)."""
+    need_root()
+    with Mount() as m:
+        for change in (lambda: None, lambda: (m.stop(), m.start())):
+            os.mkdir(m.path + "/sessions/s")
+            kept = handle(m, "../sessions/s/length")
+            os.rmdir(m.path + "/sessions/s")
+            change()
+            os.mkdir(m.path + "/sessions/s")
+            equal(ok(["cat", m.path + "/sessions/s/length"]), "0\n")
+            if kept:
+                assert opened(m, kept) in REFUSED, opened(m, kept)
+            os.rmdir(m.path + "/sessions/s")
+
+
 def test_handle__same_file__itself_or_refused():
     """A handle that is good names its own file (K18-01)."""
     need_root()

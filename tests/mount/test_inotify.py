@@ -76,6 +76,24 @@ def test_inotify__without_the_option__events_of_the_users_only():
                             ("CLOSE_WRITE", "no.json")])
 
 
+def test_inotify__sessions__what_programs_do_and_nothing_else():
+    """mkdir, length and rmdir are seen; what jobs make and free is not (K10-05)."""
+    with Mount("inotify") as m:
+        folder = m.path + "/sessions"
+        os.mkdir(folder + "/mine")
+        with Watch(folder) as w, Watch(folder + "/mine") as inner:
+            m.put("a.json", '{"prompt":"x","session":"made"}')
+            equal(m.done("a")["state"], "done")
+            os.mkdir(folder + "/b")
+            ok(f"echo 0 > {folder}/mine/length")
+            os.rmdir(folder + "/b")
+            os.rmdir(folder + "/mine")
+            time.sleep(0.3)
+            equal(w.end(), [("CREATE", "b"), ("DELETE", "b"), ("DELETE", "mine")], "sessions/")
+            inner.end()
+            equal(list(dict.fromkeys(inner.of("length"))), ["MODIFY", "CLOSE_WRITE"], "a session")
+
+
 def test_inotify__with_the_option__results_come_once_and_are_whole():
     """CREATE and CLOSE_WRITE of .out, and of .err when it failed (K10-05)."""
     with Mount("inotify") as m:

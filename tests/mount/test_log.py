@@ -31,6 +31,26 @@ def test_log__one_condition_repeated__few_lines_and_no_prompt():
         assert "SECRET" not in log and "mine" not in log, log
 
 
+def test_log__sessions_used_wrongly__few_lines_and_no_names():
+    """Nor with what is written to sessions/ (K13-05)."""
+    with Mount() as m:
+        folder = m.path + "/sessions"
+        m.put("a.json", '{"prompt":"x","session":"SECRETNAME"}')
+        m.done("a")
+        for words in (b"9\n", b"x\n", b"9999\n"):
+            with open(folder + "/SECRETNAME/length", "wb", buffering=0) as f:
+                for _ in range(2000):
+                    assert errno_of(f.write, words), words
+        for i in range(2000):
+            errno_of(os.mkdir, folder + "/SECRET " + str(i))
+            errno_of(os.rename, folder + "/SECRETNAME", folder + "/t")
+            m.send("b.json", '{"prompt":"x","session":".SECRET"}')
+        m.stop()
+        log = read(m.log)
+        assert len(log.splitlines()) < 100, len(log.splitlines())
+        assert "SECRET" not in log, log
+
+
 class Syslog:
     """In this mount namespace /dev is a folder with /dev/log, read only by lines()."""
 

@@ -39,6 +39,23 @@ def test_metrics__every_state_of_the_daemon__a_whole_exposition():
         check(read(m.path + "/metrics"))
 
 
+def test_metrics_and_health__sessions_and_planted_faults__whole_and_by_the_form():
+    """What is new in them keeps their rules (K16-01, K16-06)."""
+    with Mount("fault=Wait@2:hang/Free@9999:silent", "wait_limit=1s", "kv_sequences=2") as m:
+        for word, ask in (("ready", ""), ("recovering", '{"prompt":"hello\\n","session":"s"}')):
+            m.put("a.json", ask)
+            until(lambda w=word: read(m.path + "/health").startswith(w + "\n"), 10, word)
+            check(read(m.path + "/metrics"))
+            text, capabilities = read(m.path + "/health"), read(m.path + "/capabilities")
+            assert text.endswith("\n") and capabilities.endswith("\n"), text
+            for line in text.splitlines()[1:]:
+                assert re.fullmatch(r"[a-z_]+: .+", line), line
+            equal(os.path.exists(m.path + "/ready"), word == "ready", "ready")
+        equal(m.metric("npufs_sessions"), 1)
+        equal(read(m.path + "/sessions/s/state").split("\n")[0], "in use")
+        m.stop(status=1)
+
+
 def test_metrics__hostile_names__no_text_of_users_in_labels():
     """Names of files and models are no labels (K16-03, K16-04)."""
     with Mount() as m:

@@ -159,9 +159,11 @@ def test_access__every_kind_of_file_and_user__agrees_with_open():
             as_user(U1, m.put, stem + ".txt", "x")
             m.done(stem)
             os.chmod(m.job(stem + ".txt"), mode)
+        as_user(U1, os.mkdir, m.path + "/sessions/s")
         files = [m.job(n) for n in m.list()]
+        files += [m.path + "/sessions/s/" + n for n in os.listdir(m.path + "/sessions/s")]
         files += [os.path.join(m.path, n)
-                  for n in ("health", "README", "metrics", "models/echo/state")]
+                  for n in ("health", "README", "metrics", "capabilities", "models/echo/state")]
         for uid in (0, U1, U2):
             for path in files:
                 equal(as_user(uid, agrees, path), [], f"uid {uid}")
@@ -179,6 +181,8 @@ def test_mounted_by_a_user__that_user_alone():
         as_user(uid, m.put, "a.txt", "text")
         equal(as_user(uid, m.out, "a"), "text\n", "the user's job")
         equal(as_user(uid, m.done, "a")["uid"], str(uid), "its owner")
+        as_user(uid, os.mkdir, m.path + "/sessions/s")
+        equal(as_user(uid, read, m.path + "/sessions/s/length"), "0\n", "the user's session")
         equal(as_user(U2, errno_of, os.listdir, m.path), errno.EACCES, "another user")
         m.stop()
     finally:

@@ -18,6 +18,7 @@ TOKENS = 97  # of one prompt; only its owner may learn the number
 PROMPT = (MARK * 9)[:TOKENS - 1]  # the echo model counts bytes, and one for the beginning
 MANY = {"private/" + MARK + ".txt": PROMPT, "public.txt": PROMPT,
         "json.json": '{"prompt":"%s","output":"json","request_id":"%s"}' % (PROMPT, MARK),
+        "talk.json": '{"prompt":"%s","session":"talk"}' % PROMPT,
         "stream.json": '{"prompt":"%s","stream":true,"stop":"%s"}' % (PROMPT, MARK[::-1])}
 REFUSED = {"field.json": '{"%s":1}', "model.json": '{"model":"%s","prompt":"x"}',
            "id.json": '{"prompt":"x","request_id":"%s ?"}', "cut.json": '{"prompt":"%s',
@@ -116,6 +117,7 @@ def test_privacy__another_users_work__in_no_node_metric_or_log():
                                                 "stream.stream", "model.err") if "/" not in n},
                   {"EACCES"}, "Alice's files")
             equal(seen[m.job("private")], "", "her folder")
+            equal(seen[m.path + "/sessions/talk"], "", "her session")
             assert told(as_user(ALICE, whole_tree, m.path)), "she sees her own"
             equal((told(seen), [n for n in seen if MARK in n]), ([], []), "tree")
             equal(told({"own": as_user(BOB, bobs_own, m)}), [], "Bob's own files")
@@ -126,8 +128,9 @@ def test_privacy__another_users_work__in_no_node_metric_or_log():
 
 
 def whole_tree_of_root(m):
-    """The nodes outside jobs/: they hold no user's text for anybody."""
-    return {path: text for path, text in whole_tree(m.path).items() if not path.startswith("/jobs")}
+    """The nodes outside jobs/ and sessions/: they hold no user's text for anybody."""
+    return {path: text for path, text in whole_tree(m.path).items()
+            if not path.startswith(("/jobs", "/sessions"))}
 
 
 def test_privacy__while_jobs_wait_and_run__nothing_told():

@@ -94,6 +94,8 @@ def test_small_reads__metrics__one_text_whatever_the_buffer():
                 assert line.startswith("# ") or len(line.split(" ")) == 2, line
             health = ok(f"dd status=none bs={bs} if={m.path}/health")
             equal(health.split("\n")[0], "ready", "health")
+            capabilities = ok(f"dd status=none bs={bs} if={m.path}/capabilities")
+            equal(capabilities, read(m.path + "/capabilities"), "capabilities")
 
 
 def test_status__each_change__new_size_and_time():
@@ -139,7 +141,7 @@ def test_ioctl__terminal_probes__not_a_terminal():
     """Runtimes probe every file (K04-13)."""
     with Mount() as m:
         out = finished(m)
-        for path in (out, m.job("s.txt"), m.path + "/health"):
+        for path in (out, m.job("s.txt"), m.path + "/health", m.path + "/capabilities"):
             fd = os.open(path, os.O_RDONLY)
             equal(os.isatty(fd), False, path)
             equal(errno_of(fcntl.ioctl, fd, termios.TIOCGWINSZ, b"\0" * 8), errno.ENOTTY, path)

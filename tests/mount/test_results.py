@@ -4,9 +4,10 @@ import errno
 import json
 import os
 import re
+import time
 
 from harness import (DELAY, HERE, LONG_REQUEST, SLOW, Mount, Skip, equal, errno_of, need, ok, read,
-                     run, took, write)
+                     run, took, until, write)
 
 
 def test_failure__unknown_model__errno_at_out_and_story_in_err():
@@ -122,6 +123,20 @@ def test_clock__stepped_back_and_on__durations_and_deadlines_hold():
         assert m.status("late")["created"] < m.status("long")["created"], "the clock was stepped"
         for name in ("queue_seconds_total", "job_seconds_total", "uptime_seconds"):
             assert 0 <= m.metric("npufs_" + name) < 30, name
+
+
+def test_clock__stepped__sessions_are_freed_by_time_that_passed():
+    """session_idle follows no wall clock, and reading is no use of a session (K15-04)."""
+    with SteppedClock("session_idle=3s") as m:
+        path = m.path + "/sessions/s"
+        os.mkdir(path)
+        begun = time.monotonic()
+        for step in (7200, -3600):
+            m.step(step)
+            time.sleep(0.7)
+            equal(read(path + "/state"), "idle\n", f"after a step by {step}")
+        until(lambda: errno_of(read, path + "/length") == errno.ENOENT, 10, "freed")
+        assert time.monotonic() - begun > 2.9, "too early"
 
 
 def test_cancelled__result_never_appears():

@@ -49,6 +49,23 @@ def test_status__every_state__shown_within_half_a_second():
         os.close(fd)
 
 
+def test_status__changes_between_two_reads__never_half_of_each():
+    """`cat` gets one text; who comes back after its end gets what is new (K04-05, K04-10)."""
+    with Mount(DELAY, "max_active=1") as m:
+        m.put("first.json", LONG_REQUEST)
+        m.put("cs.json", LONG_REQUEST)
+        fd = os.open(m.job("cs.status"), os.O_RDONLY)
+        text = os.read(fd, 20) + os.read(fd, 4096)
+        os.unlink(m.job("first.json"))
+        m.runs("cs")
+        equal((text.split(b"\n")[0], os.read(fd, 4096)), (b"state: queued", b""), "one text")
+        rest = os.read(fd, 4096)
+        now = os.pread(fd, 4096, 0)
+        assert now.startswith(b"state: running\n"), now
+        equal((len(rest), rest[-80:]), (len(now) - len(text), now[-80:]), "what is new")
+        os.close(fd)
+
+
 def test_rerun__same_size__new_text_through_old_and_new_opens():
     """Two runs of equal length: the second's text is seen (K10-02)."""
     with Mount() as m:
