@@ -40,6 +40,10 @@ struct handle *text_handle_new(struct buf *text);
 struct node_row;
 struct handle *command_handle_new(const struct node_row *row, uint64_t object, struct buf *text);
 
+/* fs/kind_order.c: a privileged command, answered when it was carried out; `text` is taken. NULL: no
+ * memory. */
+struct handle *order_handle_new(enum privileged_command command, struct buf *text);
+
 /* fs/kind_event.c: accepts nothing. NULL: no memory. */
 struct handle *event_handle_new(void);
 
