@@ -270,6 +270,11 @@ unsigned device_layer_live(void)
 #define BELOW    (&tables[1])
 #include "core/device_layer_template.h"
 
+bool device_layer_is_there(void)
+{
+	return backend != NULL;
+}
+
 const struct device_ops *device_layer_over(const struct device_ops *inner)
 {
 	backend = inner;

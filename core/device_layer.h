@@ -19,6 +19,7 @@ enum layer_side { LAYER_DEVICE, LAYER_CALLER, LAYER_SIDES };
 /* The table to use instead of `inner`, named "INNER+fault"; entries that it lacks are lacking here
  * too. Plans, counts and the watch's book are empty then. No device may be open. */
 const struct device_ops *device_layer_over(const struct device_ops *inner);
+bool device_layer_is_there(void); /* over some backend, in this process */
 
 /* What is planted on a side from now on; NULL: nothing. The counts of that side begin anew. What hangs
  * by an earlier plan stays so. */

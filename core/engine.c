@@ -420,6 +420,7 @@ static void drain(struct engine *e, int64_t drain_ms)
 	health_set(e->health, HEALTH_DRAINING, "the daemon is stopping", NULL);
 	metrics_set(METRIC_HEALTH_STATE, HEALTH_DRAINING);
 	lock_cond_signal(&e->work);
+	lock_cond_signal(&e->done);
 	while (!late && (e->running || e->queued))
 		late = lock_cond_wait_until(&e->idle, &e->lock, &until);
 	e->stopping = true;

@@ -76,7 +76,7 @@ static int await_locked(struct engine *e, struct operation *o, struct fault *f)
 	struct timespec until = clock_timespec(clock_mono() + ENGINE_OPERATE_MS * NS_PER_MS);
 	bool late = false;
 
-	while (!o->done && !(late && !o->begun)) {
+	while (!o->done && (o->begun || !(late || e->draining))) {
 		if (o->begun)
 			lock_cond_wait(&e->done, &e->lock);
 		else
@@ -84,6 +84,9 @@ static int await_locked(struct engine *e, struct operation *o, struct fault *f)
 	}
 	if (!o->done) { /* nobody has begun it */
 		e->operation = NULL;
+		if (e->draining)
+			return fault_set(f, -ESHUTDOWN, "wait until it has started again",
+				"the daemon is stopping");
 		return fault_set(f, -ETIMEDOUT, "look at health",
 			"the device's thread is held; nothing was done");
 	}

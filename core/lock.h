@@ -18,6 +18,7 @@
 #endif
 
 enum lock_rank {
+	RANK_CONTROL = 15,
 	RANK_ENGINE = 20,
 	RANK_SESSIONS = 25,
 	RANK_JOB = 30,

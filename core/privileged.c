@@ -42,6 +42,10 @@ static const struct privileged_row rows[PRIVILEGED_COUNT] = {
 		PRIVILEGED_TRACE_STOPS, "end the trace" },
 	[PRIVILEGED_PARALLEL] = { "parallel", "control/parallel", "on|off", "C1", false, true,
 		PRIVILEGED_SWITCHES, "use two engines or one" },
+	[PRIVILEGED_DRAIN] = { "drain", "control/drain", "", "C1", false, false,
+		PRIVILEGED_GENERATIONS, "let what runs end, begin nothing, refuse new jobs" },
+	[PRIVILEGED_FAULTS] = { "faults", "control/faults", "PLAN|none", "C1", false, false,
+		PRIVILEGED_FAULT_PLANS, "plant faults into the device" },
 };
 
 struct privileged {

@@ -40,7 +40,7 @@ struct area_ops {
 	int refusal; /* what is refused at all, links too, is refused with; 0: as by -EPERM */
 };
 
-extern const struct area_ops area_fixed, area_jobs, area_sessions;
+extern const struct area_ops area_fixed, area_jobs, area_sessions, area_control;
 extern const struct area_ops *const areas[AREA_COUNT]; /* fs/ops.c */
 /* -EPERM as on a folder that cannot be changed, unless the area has another. */
 int area_refusal(enum area area);
@@ -96,5 +96,6 @@ struct fixed_area {
 extern const struct fixed_area fixed_root, fixed_models, fixed_manifests;
 const struct fixed_area *fixed_of(enum area area); /* NULL for what is no area of tables */
 extern const struct node_row session_rows[];
+const struct node_row *control_node_row(size_t i); /* NULL past the last */
 
 #endif

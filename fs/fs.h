@@ -8,6 +8,7 @@
 #include <fuse_lowlevel.h>
 
 #include "core/access.h"
+#include "core/control.h"
 #include "core/engine.h"
 #include "core/health.h"
 #include "core/jobdir.h"
@@ -31,6 +32,7 @@ struct npufs {
 	struct health health;
 	struct models *models;
 	struct engine *engine;
+	struct control *control;
 	char *store; /* its path */
 	struct spool *spool;
 	struct jobdir *jobs;
@@ -40,7 +42,15 @@ struct npufs {
 
 /* What an inode number stands for: an object of an area and a row of its table. Numbers are never
  * pointers, and an object's id is never used again. */
-enum area { AREA_ROOT, AREA_MODELS, AREA_MANIFESTS, AREA_JOBS, AREA_SESSIONS, AREA_COUNT };
+enum area {
+	AREA_ROOT,
+	AREA_MODELS,
+	AREA_MANIFESTS,
+	AREA_JOBS,
+	AREA_SESSIONS,
+	AREA_CONTROL,
+	AREA_COUNT
+};
 
 struct at {
 	enum area area;

@@ -239,6 +239,8 @@ static int start_engine(struct npufs *fs, const struct device_ops *ops)
 	int err = engine_new(&config, fs->models, &fs->health, &fs->engine);
 
 	if (!err)
+		err = control_new(fs->store, fs->uid, fs->engine, fs->models, &fs->control);
+	if (!err)
 		err = jobdir_new(&limits, fs->spool, fs->engine, fs->models, JOBS_ROOT_ID,
 			&fs->jobs);
 	if (!err && o->inotify)
@@ -408,6 +410,8 @@ static void tear_down(struct npufs *fs)
 	park_abort_all();
 	if (atomic_load(&stuck))
 		leave_stuck(fs);
+	if (fs->control)
+		control_stop(fs->control);
 	fs_close_all(fs);
 	fuse_session_unmount(fs->session);
 	if (fs->announcer) /* what the threads wait for, if the loop left them waiting, is over */
@@ -416,6 +420,7 @@ static void tear_down(struct npufs *fs)
 	jobdir_free(fs->jobs);
 	spool_close(fs->spool); /* answers who waits for the disk */
 	fuse_session_destroy(fs->session);
+	control_free(fs->control);
 	engine_free(fs->engine);
 	announce_free(fs->announcer);
 	models_free(fs->models);

@@ -4,15 +4,18 @@
 
 #include "fs/area.h"
 
-static void put_rows(struct buf *out, const char *folder, const struct node_row *rows)
+static void put_row(struct buf *out, const char *folder, const struct node_row *row)
 {
 	char path[300];
 
-	for (; rows->name; rows++) {
-		snprintf(path, sizeof path, "%s%s%s", folder, rows->name,
-			rows->area == AREA_ROOT ? "" : "/");
-		buf_printf(out, "  %-26s %s\n", path, rows->doc);
-	}
+	snprintf(path, sizeof path, "%s%s%s", folder, row->name, row->area == AREA_ROOT ? "" : "/");
+	buf_printf(out, "  %-26s %s\n", path, row->doc);
+}
+
+static void put_rows(struct buf *out, const char *folder, const struct node_row *rows)
+{
+	for (; rows->name; rows++)
+		put_row(out, folder, rows);
 }
 
 static void put_jobs(struct buf *out)
@@ -47,4 +50,6 @@ void readme_render(struct npufs *fs, struct buf *out)
 	put_rows(out, "manifests/", fixed_manifests.object_rows);
 	put_jobs(out);
 	put_rows(out, "sessions/NAME/", session_rows);
+	for (size_t i = 0; control_node_row(i); i++)
+		put_row(out, "control/", control_node_row(i));
 }

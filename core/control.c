@@ -1,0 +1,498 @@
+/* Two threads: one carries out commands, one after the other, the other writes the records of what was
+ * only looked at, so that a command that takes long holds up no record and no record a command. Both
+ * queues are bounded. */
+#include "core/control.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/clock.h"
+#include "core/device_layer.h"
+#include "core/lock.h"
+#include "core/log.h"
+#include "core/rate.h"
+
+/* Refused looks recorded one by one: so many at once, then one in so long. */
+#define NOTES_BURST  100
+#define NOTES_REFILL (NS_PER_SEC / 2)
+
+struct note {
+	uint32_t uid, gid;
+	int32_t pid;
+	int64_t login;
+	const char *what, *node;
+	bool allowed;
+};
+
+struct control {
+	struct engine *engine; /* fixed, as are models, audit and gate */
+	struct models *models;
+	struct audit *audit; /* NULL: it could not be opened */
+	struct privileged *gate;
+	pthread_t worker, scribe;
+	struct lock lock;
+	struct lock_cond work, noted;
+	/* by lock */
+	bool stopping;
+	struct control_order *first, **last;
+	size_t waiting;
+	struct note notes[CONTROL_NOTES];
+	size_t note_first, n_notes;
+	uint64_t lost; /* refused looks that have no record of their own */
+	struct rate rate;
+	struct control_operation operations[CONTROL_OPERATIONS]; /* the id's place is id modulo */
+	uint64_t next_id, last_bad;
+};
+
+/* --- what each command does ------------------------------------------------------------------- */
+
+static int operate(struct control *c, enum engine_operation what, const struct privileged_order *o,
+	struct fault *f)
+{
+	const struct engine_order order = { .what = what, .force = o->forced };
+
+	return engine_operate(c->engine, &order, f);
+}
+
+#define OPERATION(name, what) \
+	static int name(void *context, const struct privileged_order *o, struct fault *f) \
+	{ \
+		return operate(context, what, o, f); \
+	}
+OPERATION(do_unload, ENGINE_UNLOAD)
+OPERATION(do_configure, ENGINE_CONFIGURE)
+OPERATION(do_drain, ENGINE_DRAIN)
+OPERATION(do_reset_ccu, ENGINE_RESET_CCU)
+OPERATION(do_reset_config, ENGINE_RESET_CONFIG)
+OPERATION(do_reset_device, ENGINE_RESET_DEVICE)
+#undef OPERATION
+
+static int do_load(void *context, const struct privileged_order *o, struct fault *f)
+{
+	struct control *c = context;
+	struct engine_order order = { .what = ENGINE_LOAD, .force = o->forced };
+
+	order.model = models_choose(c->models, o->args, f);
+	return order.model < 0 ? order.model : engine_operate(c->engine, &order, f);
+}
+
+static int do_parallel(void *context, const struct privileged_order *o, struct fault *f)
+{
+	if (strcmp(o->args, "on") == 0)
+		return operate(context, ENGINE_PARALLEL_ON, o, f);
+	if (strcmp(o->args, "off") == 0)
+		return operate(context, ENGINE_PARALLEL_OFF, o, f);
+	return fault_set(f, -EINVAL, "write on or off", "neither on nor off");
+}
+
+static int do_faults(void *context, const struct privileged_order *o, struct fault *f)
+{
+	struct fault_plan plan;
+	int err = strcmp(o->args, "none") ? fault_plan_parse(o->args, &plan, f) : 0;
+
+	(void)context;
+	if (!err)
+		device_layer_plan(LAYER_DEVICE, strcmp(o->args, "none") ? &plan : NULL);
+	if (!err)
+		device_layer_release(); /* what hung by an earlier plan goes on */
+	return err;
+}
+
+static bool busy(void *context)
+{
+	return engine_busy(((struct control *)context)->engine);
+}
+
+static struct privileged_owner owner_of(struct control *c)
+{
+	return (struct privileged_owner){
+		.act = {
+			[PRIVILEGED_RESET_CCU] = do_reset_ccu,
+			[PRIVILEGED_RESET_CONFIG] = do_reset_config,
+			[PRIVILEGED_RESET_DEVICE] = do_reset_device,
+			[PRIVILEGED_LOAD] = do_load,
+			[PRIVILEGED_UNLOAD] = do_unload,
+			[PRIVILEGED_CONFIGURE] = do_configure,
+			[PRIVILEGED_DRAIN] = do_drain,
+			[PRIVILEGED_PARALLEL] = do_parallel,
+			[PRIVILEGED_FAULTS] = device_layer_is_there() ? do_faults : NULL,
+		},
+		.busy = busy,
+		.context = c,
+	};
+}
+
+/* --- a line ----------------------------------------------------------------------------------- */
+
+static void put_form(enum privileged_command c, struct buf *out)
+{
+	const struct privileged_row *r = privileged_row(c);
+
+	buf_printf(out, "write one line: %s%s: REASON", r->args[0] ? r->args : "now",
+		r->needs_idle ? " [force]" : "");
+}
+
+void control_usage(enum privileged_command c, struct buf *out)
+{
+	buf_printf(out, "%s\n", privileged_row(c)->summary);
+	put_form(c, out);
+	buf_puts(out, "\n");
+}
+
+/* "ARGUMENTS [force]: REASON" to a command of the gate and its reason. The first colon that a blank
+ * follows ends the arguments, so that they may have colons of their own. */
+static int split(const struct control_order *o, char *command, size_t size, const char **ret_reason)
+{
+	const struct privileged_row *r = privileged_row(o->command);
+	const char *end = strstr(o->line, ": "), *words = o->line;
+	int n = end ? (int)(end - words) : 0;
+
+	if (!end)
+		return -EINVAL;
+	if (!r->args[0]) { /* "now" is no argument */
+		if (strncmp(words, "now", 3) != 0 || (words[3] != ' ' && words[3] != ':'))
+			return -EINVAL;
+		words += words[3] == ' ' ? 4 : 3;
+		n = (int)(end - words);
+	}
+	if ((size_t)snprintf(command, size, "%s%s%.*s", r->name, n ? " " : "", n, words) >= size)
+		return -EINVAL;
+	*ret_reason = end + 2;
+	return 0;
+}
+
+static int refuse_line(struct control *c, const struct control_order *o, struct fault *f)
+{
+	const struct audit_record r = { .who = &o->who,
+		.login = audit_login(o->who.pid),
+		.command = privileged_row(o->command)->name,
+		.node = privileged_row(o->command)->node,
+		.args = o->line,
+		.decision = AUDIT_REFUSED,
+		.why = "words" };
+	AUTO_BUF struct buf form = BUF_INIT;
+
+	if (audit_write(c->audit, &r))
+		return fault_set(f, -EIO, "see to the audit folder of the store and its disk",
+			"nothing was done: the audit trail cannot be written");
+	put_form(o->command, &form);
+	return fault_set(f, -EINVAL, "write it as reading the node says", "not a command: %s",
+		buf_text(&form));
+}
+
+static int carry_out(struct control *c, const struct control_order *o, struct fault *f)
+{
+	char command[CONTROL_LINE_MAX + 64];
+	const char *reason;
+
+	if (split(o, command, sizeof command, &reason))
+		return refuse_line(c, o, f);
+	return privileged_run(c->gate, &o->who, command, reason, f);
+}
+
+/* --- operations ------------------------------------------------------------------------------- */
+
+static struct control_operation *place_of(struct control *c, uint64_t id)
+{
+	return &c->operations[id % CONTROL_OPERATIONS];
+}
+
+static uint64_t begin(struct control *c, const struct control_order *o)
+{
+	struct control_operation op = { .uid = o->who.uid,
+		.command = o->command,
+		.asked = clock_wall(),
+		.fault = FAULT_NONE };
+
+	memcpy(op.line, o->line, sizeof op.line);
+	lock_take(&c->lock);
+	op.id = ++c->next_id;
+	*place_of(c, op.id) = op;
+	lock_drop(&c->lock);
+	return op.id;
+}
+
+static void end(struct control *c, uint64_t id, const struct fault *f)
+{
+	struct control_operation *op = place_of(c, id);
+
+	lock_take(&c->lock);
+	if (op->id == id) {
+		op->ended = clock_wall();
+		op->fault = *f;
+	}
+	if (f->err)
+		c->last_bad = id;
+	lock_drop(&c->lock);
+}
+
+bool control_look(struct control *c, uint64_t id, struct control_operation *ret)
+{
+	bool there;
+
+	lock_take(&c->lock);
+	there = id && place_of(c, id)->id == id;
+	if (there)
+		*ret = *place_of(c, id);
+	lock_drop(&c->lock);
+	return there;
+}
+
+bool control_next(struct control *c, uint64_t after, struct control_operation *ret)
+{
+	uint64_t last, first;
+
+	lock_take(&c->lock);
+	last = c->next_id;
+	lock_drop(&c->lock);
+	first = last < CONTROL_OPERATIONS ? 1 : last - CONTROL_OPERATIONS + 1;
+	for (uint64_t id = after < first ? first : after + 1; id <= last; id++)
+		if (control_look(c, id, ret))
+			return true;
+	return false;
+}
+
+bool control_last_error(struct control *c, struct control_operation *ret)
+{
+	uint64_t id;
+
+	lock_take(&c->lock);
+	id = c->last_bad;
+	lock_drop(&c->lock);
+	return control_look(c, id, ret);
+}
+
+static void put_time(struct buf *out, const char *key, int64_t wall)
+{
+	char text[CLOCK_TEXT_SIZE];
+
+	if (wall)
+		buf_printf(out, "%s: %s\n", key, clock_text(wall, text));
+}
+
+void control_render(const struct control_operation *o, struct buf *out)
+{
+	buf_printf(out, "id: %llu\nstate: %s\ncommand: %s\nwritten: %s\nuid: %u\n",
+		(unsigned long long)o->id,
+		!o->ended              ? "under way"
+			: o->fault.err ? "failed"
+				       : "done",
+		privileged_row(o->command)->name, o->line, o->uid);
+	put_time(out, "asked", o->asked);
+	put_time(out, "ended", o->ended);
+	if (!o->fault.err)
+		return;
+	buf_printf(out, "error: %s\n", fault_errno_name(o->fault.err));
+	if (o->fault.device)
+		buf_printf(out, "device_error: %s\n", npu_error_row(o->fault.device)->name);
+	buf_printf(out, "reason: %s\naction: %s\n", o->fault.reason, o->fault.action);
+}
+
+/* --- the thread of commands ------------------------------------------------------------------- */
+
+int control_submit(struct control *c, struct control_order *o)
+{
+	int err = 0;
+
+	lock_take(&c->lock);
+	if (c->stopping)
+		err = -ESHUTDOWN;
+	else if (c->waiting == CONTROL_WAITING)
+		err = -EAGAIN;
+	if (!err) {
+		o->next = NULL;
+		*c->last = o;
+		c->last = &o->next;
+		c->waiting++;
+		lock_cond_signal(&c->work);
+	}
+	lock_drop(&c->lock);
+	return err;
+}
+
+static struct control_order *take_order(struct control *c, bool *ret_stopping)
+{
+	struct control_order *o;
+
+	lock_take(&c->lock);
+	while (!c->first && !c->stopping)
+		lock_cond_wait(&c->work, &c->lock);
+	*ret_stopping = c->stopping;
+	o = c->first;
+	if (o) {
+		c->first = o->next;
+		if (!c->first)
+			c->last = &c->first;
+		c->waiting--;
+	}
+	lock_drop(&c->lock);
+	return o;
+}
+
+static void run_order(struct control *c, struct control_order *o)
+{
+	struct fault f = FAULT_NONE;
+	uint64_t id = begin(c, o);
+	int err = carry_out(c, o, &f);
+
+	end(c, id, &f);
+	if (err)
+		log_warning("control: %s: %s", privileged_row(o->command)->name, f.reason);
+	o->done(o, err);
+}
+
+static void *worker_main(void *control)
+{
+	struct control *c = control;
+	struct control_order *o;
+	bool stopping;
+
+	while ((o = take_order(c, &stopping)) || !stopping) {
+		if (o && stopping)
+			o->done(o, -ESHUTDOWN);
+		else if (o)
+			run_order(c, o);
+	}
+	return NULL;
+}
+
+/* --- the thread of records -------------------------------------------------------------------- */
+
+void control_note(struct control *c, const struct cred *who, const char *what, const char *node,
+	bool allowed)
+{
+	const struct note n = { who->uid, who->gid, who->pid, audit_login(who->pid), what, node,
+		allowed };
+
+	lock_take(&c->lock);
+	if (c->stopping || c->n_notes == CONTROL_NOTES ||
+		(!allowed && !rate_take(&c->rate, NOTES_BURST, NOTES_REFILL, clock_mono()))) {
+		c->lost++;
+	} else {
+		c->notes[(c->note_first + c->n_notes++) % CONTROL_NOTES] = n;
+		lock_cond_signal(&c->noted);
+	}
+	lock_drop(&c->lock);
+}
+
+static bool take_note(struct control *c, struct note *ret, uint64_t *ret_lost)
+{
+	bool some;
+
+	lock_take(&c->lock);
+	while (!c->n_notes && !c->stopping)
+		lock_cond_wait(&c->noted, &c->lock);
+	some = c->n_notes != 0;
+	if (some) {
+		*ret = c->notes[c->note_first];
+		c->note_first = (c->note_first + 1) % CONTROL_NOTES;
+		c->n_notes--;
+		*ret_lost = c->lost;
+		c->lost = 0;
+	}
+	lock_drop(&c->lock);
+	return some;
+}
+
+static void write_note(struct control *c, const struct note *n, uint64_t lost)
+{
+	const struct cred who = { n->uid, n->gid, n->pid, NULL, NULL };
+	char message[96] = "";
+	const struct audit_record r = { .who = &who,
+		.login = n->login,
+		.command = n->what,
+		.node = n->node,
+		.decision = n->allowed ? AUDIT_DONE : AUDIT_REFUSED,
+		.why = n->allowed ? "" : "unauthorised",
+		.message = message };
+	int err;
+
+	if (lost)
+		snprintf(message, sizeof message, "%llu more were refused before and not recorded",
+			(unsigned long long)lost);
+	err = audit_write(c->audit, &r);
+	if (err)
+		log_error("an attempt could not be audited: %s", strerror(-err));
+}
+
+static void *scribe_main(void *control)
+{
+	struct control *c = control;
+	struct note n;
+	uint64_t lost;
+
+	while (take_note(c, &n, &lost))
+		write_note(c, &n, lost);
+	return NULL;
+}
+
+/* --- start and end ---------------------------------------------------------------------------- */
+
+static int start_threads(struct control *c)
+{
+	if (pthread_create(&c->worker, NULL, worker_main, c))
+		return -EAGAIN;
+	if (pthread_create(&c->scribe, NULL, scribe_main, c) == 0)
+		return 0;
+	lock_take(&c->lock);
+	c->stopping = true;
+	lock_cond_signal(&c->work);
+	lock_drop(&c->lock);
+	pthread_join(c->worker, NULL);
+	return -EAGAIN;
+}
+
+int control_new(const char *store, uint32_t uid, struct engine *engine, struct models *models,
+	struct control **ret)
+{
+	struct control *c = calloc(1, sizeof *c);
+	struct privileged_owner owner;
+	struct fault f = FAULT_NONE;
+	int err;
+
+	if (!c)
+		return -ENOMEM;
+	c->engine = engine;
+	c->models = models;
+	c->last = &c->first;
+	lock_init(&c->lock, RANK_CONTROL, "control");
+	lock_cond_init(&c->work);
+	lock_cond_init(&c->noted);
+	if (audit_open(store, &c->audit, &f))
+		log_error("privileged commands are refused: %s", f.reason);
+	owner = owner_of(c);
+	err = privileged_new(c->audit, uid, &owner, &c->gate);
+	if (!err)
+		err = start_threads(c);
+	if (err)
+		control_free(c);
+	else
+		*ret = c;
+	return err;
+}
+
+void control_stop(struct control *c)
+{
+	lock_take(&c->lock);
+	c->stopping = true;
+	lock_cond_signal(&c->work);
+	lock_cond_signal(&c->noted);
+	lock_drop(&c->lock);
+	pthread_join(c->worker, NULL);
+	pthread_join(c->scribe, NULL);
+}
+
+void control_free(struct control *c)
+{
+	if (!c)
+		return;
+	privileged_free(c->gate);
+	audit_close(c->audit);
+	lock_cond_done(&c->noted);
+	lock_cond_done(&c->work);
+	lock_done(&c->lock);
+	free(c);
+}

@@ -1,0 +1,67 @@
+/* The privileged plane at work: what an operator writes is carried out, and every attempt is audited,
+ * on threads of its own, since both wait for the disk and the device (design 5).
+ *
+ * A command is one line, ARGUMENTS [force]: REASON; what takes no arguments has the word "now" in their
+ * place ("now: the fan was replaced"). Who may and how often is core/privileged.h's, the trail is
+ * core/audit.h's. What became of the last CONTROL_OPERATIONS commands can be read afterwards. */
+#ifndef NPUFS_CORE_CONTROL_H
+#define NPUFS_CORE_CONTROL_H
+
+#include "core/engine.h"
+#include "core/models.h"
+#include "core/privileged.h"
+
+#define CONTROL_OPERATIONS 64   /* kept to be read afterwards */
+#define CONTROL_WAITING    64   /* commands under way; then -EAGAIN */
+#define CONTROL_NOTES      1024 /* attempts to be audited; what comes on top is counted */
+#define CONTROL_LINE_MAX   1024 /* bytes of a command and its reason */
+
+struct control;
+
+/* A command on its way; embedded by the owner. */
+struct control_order {
+	struct cred who; /* in_group is not asked */
+	enum privileged_command command;
+	char line[CONTROL_LINE_MAX + 1];
+	/* Called once, without a lock, from a thread of control. 0 or why not. */
+	void (*done)(struct control_order *o, int err);
+	struct control_order *next; /* private */
+};
+
+/* The audit trail that cannot be opened is no error: then every command is refused with -EIO, and
+ * the log says why. */
+int control_new(const char *store, uint32_t uid, struct engine *engine, struct models *models,
+	struct control **ret);
+/* What is under way ends first; the rest is answered with -ESHUTDOWN. Before the engine is stopped. */
+void control_stop(struct control *c);
+void control_free(struct control *c); /* after control_stop(); NULL is fine */
+
+/* Neither waits. -EAGAIN: too many are under way; then `done` is not called. */
+int control_submit(struct control *c, struct control_order *o);
+/* An open, a listing, a look at a name: `what` and `node` are static text. Past CONTROL_NOTES, or too many
+ * a second, refused ones are only counted; the next record tells how many. */
+void control_note(struct control *c, const struct cred *who, const char *what, const char *node,
+	bool allowed);
+
+/* --- what became of commands ------------------------------------------------------------------ */
+
+struct control_operation {
+	uint64_t id; /* from 1, in order */
+	uint32_t uid;
+	enum privileged_command command;
+	char line[CONTROL_LINE_MAX + 1];
+	int64_t asked, ended; /* wall ns; 0 while it is under way */
+	struct fault fault;   /* err 0: it went well */
+};
+
+/* The first with an id above `after`, or false. */
+bool control_next(struct control *c, uint64_t after, struct control_operation *ret);
+bool control_look(struct control *c, uint64_t id, struct control_operation *ret);
+/* "key: value" lines. */
+void control_render(const struct control_operation *o, struct buf *out);
+/* The last one that did not go well; false where there is none. */
+bool control_last_error(struct control *c, struct control_operation *ret);
+/* How a command is written. */
+void control_usage(enum privileged_command c, struct buf *out);
+
+#endif

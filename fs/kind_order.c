@@ -1,0 +1,104 @@
+/* A privileged command: each write(2) is one, and is answered when it has been carried out. The request
+ * is parked meanwhile: the thread that serves the kernel waits for nothing. What reading gives, how
+ * the command is written, was rendered at open. */
+#include "fs/handle.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/control.h"
+#include "core/mem.h"
+
+struct order_handle {
+	struct handle base;
+	enum privileged_command command;
+	struct buf text;
+};
+
+struct parked_order {
+	struct control_order base;
+	fuse_req_t req;
+	size_t size;
+};
+
+static void order_read(struct npufs *fs, fuse_req_t req, struct handle *h, size_t size, off_t off,
+	int flags)
+{
+	const struct buf *text = &((struct order_handle *)h)->text;
+	size_t at = (size_t)off < text->len ? (size_t)off : text->len;
+
+	(void)fs, (void)flags;
+	fuse_reply_buf(req, buf_text(text) + at, size < text->len - at ? size : text->len - at);
+}
+
+static void answer(struct control_order *base, int err)
+{
+	struct parked_order *o = (struct parked_order *)base;
+
+	if (err)
+		fuse_reply_err(o->req, -err);
+	else
+		fuse_reply_write(o->req, o->size);
+	free(o);
+}
+
+static int take_line(struct control_order *o, const char *bytes, size_t size)
+{
+	size_t n = size && bytes[size - 1] == '\n' ? size - 1 : size;
+
+	if (!n || n > CONTROL_LINE_MAX || memchr(bytes, '\0', n) || memchr(bytes, '\n', n))
+		return -EINVAL;
+	memcpy(o->line, bytes, n);
+	o->line[n] = '\0';
+	return 0;
+}
+
+static void order_write(struct npufs *fs, fuse_req_t req, struct handle *h, const char *bytes,
+	size_t size, off_t off)
+{
+	struct parked_order *o = calloc(1, sizeof *o);
+	int err = o ? take_line(&o->base, bytes, size) : -ENOMEM;
+
+	(void)off;
+	if (!err) {
+		o->base.who = fs_cred(req);
+		o->base.who.in_group = NULL;
+		o->base.who.context = NULL;
+		o->base.command = ((struct order_handle *)h)->command;
+		o->base.done = answer;
+		o->req = req;
+		o->size = size;
+		err = control_submit(fs->control, &o->base);
+	}
+	if (!err)
+		return;
+	free(o);
+	fuse_reply_err(req, -err);
+}
+
+static void order_release(struct npufs *fs, struct handle *h)
+{
+	(void)fs;
+	buf_done(&((struct order_handle *)h)->text);
+	free(h);
+}
+
+static const struct handle_ops order_ops = {
+	.read = order_read,
+	.write = order_write,
+	.release = order_release,
+};
+
+struct handle *order_handle_new(enum privileged_command command, struct buf *text)
+{
+	struct order_handle *h = calloc(1, sizeof *h);
+
+	if (!h)
+		return NULL;
+	h->base.ops = &order_ops;
+	h->command = command;
+	h->text = *text;
+	*text = (struct buf)BUF_INIT;
+	return &h->base;
+}

@@ -1,0 +1,257 @@
+"""control/: the privileged plane as files, for root alone, and every attempt in the audit trail."""
+
+import errno
+import json
+import os
+import stat
+import threading
+
+from harness import BUILD, DELAY, LONG_REQUEST, Mount, as_user, equal, errno_of, need_root, ok, read, took, until
+from test_models import XOR, Models
+
+HELLO = '{"prompt":"hello"}'
+NOBODY = 65534
+COMMANDS = ["configure", "drain", "load", "parallel", "reset_ccu", "reset_config", "reset_device",
+            "unload"]
+
+
+def records(m):
+    """The audit trail as it is on the disk."""
+    folder = m.store + "/audit"
+    lines = []
+    for name in sorted(os.listdir(folder)):
+        if name.endswith(".jsonl"):
+            lines += [json.loads(x) for x in read(os.path.join(folder, name)).splitlines()]
+    return lines
+
+
+def found(m, **fields):
+    """The records with these fields."""
+    return [r for r in records(m) if all(r.get(k) == v for k, v in fields.items())]
+
+
+def command(m, node, line):
+    """Write one line to a node; the errno, or 0."""
+    return errno_of(write, m.path + "/control/" + node, line + "\n")
+
+
+def write(path, text):
+    """One open, one write, as echo does."""
+    fd = os.open(path, os.O_WRONLY | os.O_TRUNC)
+    try:
+        os.write(fd, text.encode())
+    finally:
+        os.close(fd)
+
+
+def as_nobody(function, *args):
+    """The errno that an ordinary user gets."""
+    return errno_of(as_user, NOBODY, function, *args)
+
+
+def test_control__nodes__modes_usage_and_listing():
+    need_root()
+    with Mount() as m:
+        equal(stat.S_IMODE(os.stat(m.path + "/control").st_mode), 0o700)
+        equal(sorted(os.listdir(m.path + "/control")),
+              sorted(COMMANDS + ["audit", "last_error", "operations"]))
+        for name in COMMANDS:
+            path = m.path + "/control/" + name
+            equal(stat.S_IMODE(os.stat(path).st_mode), 0o600)
+            assert "write one line: " in read(path), read(path)
+        equal(os.listdir(m.path + "/control/operations"), [])
+        equal(read(m.path + "/control/last_error"), "")
+
+
+def test_control__reset__done_audited_and_told():
+    need_root()
+    with Mount() as m:
+        equal(command(m, "reset_ccu", "now: a fan was replaced"), 0)
+        m.put("a.json", HELLO)
+        equal(m.out("a"), "hello\n")
+        equal(m.status("a")["generation"], "2")
+        intent, = found(m, command="reset_ccu", decision="intent")
+        done, = found(m, command="reset_ccu", decision="done")
+        assert intent["seq"] < done["seq"] and intent["message"] == "a fan was replaced", intent
+        equal((intent["uid"], intent["node"]), (0, "control/reset_ccu"))
+        told = read(m.path + "/control/operations/1")
+        assert "state: done\n" in told and "command: reset_ccu\n" in told, told
+        assert any('"decision":"done"' in x
+                   for x in read(m.path + "/control/audit").splitlines()), "not shown"
+        m.stop()
+        ok([BUILD + "/npufs-admin", "audit", "verify", m.store])
+        m.start()
+
+
+def test_control__wrong_words__einval_usage_and_one_refusal_each():
+    need_root()
+    lines = ["", "now", "now:", "now: ", "yes: please", "now forced: please", "force: please",
+             "now: " + "x" * 2000, "now: a\x01b"]
+    with Mount() as m:
+        for line in lines:
+            equal(command(m, "reset_ccu", line), errno.EINVAL, line)
+        equal(command(m, "load", "nothing: there"), errno.ENOENT)
+        equal(command(m, "parallel", "maybe: so"), errno.EINVAL)
+        equal(found(m, command="reset_ccu", decision="intent"), [])
+        error = read(m.path + "/control/last_error")
+        assert "error: EINVAL\n" in error and "written: maybe: so\n" in error, error
+        m.put("a.json", HELLO)
+        equal(m.out("a"), "hello\n")
+        equal(m.status("a")["generation"], "1", "nothing was done")
+
+
+def test_control__ordinary_user__refused_everywhere_and_audited_cold_and_warm():
+    need_root()
+    with Mount() as m:
+        base = m.path + "/control"
+        for warm in (False, True):
+            before = len(found(m, uid=NOBODY, decision="refused"))
+            attempts = [(os.listdir, base), (read, base + "/audit"),
+                        (write, base + "/reset_device", "now: let me\n"),
+                        (read, base + "/operations/1"), (os.unlink, base + "/load"),
+                        (os.mkdir, base + "/x"), (os.rmdir, base + "/operations"),
+                        (os.rename, base + "/load", base + "/x"),
+                        (os.truncate, base + "/load", 0), (os.listdir, base + "/operations")]
+            for attempt in attempts:
+                equal(as_nobody(*attempt), errno.EACCES, f"{attempt[0].__name__} {attempt[1]}")
+            until(lambda: len(found(m, uid=NOBODY, decision="refused")) >= before + len(attempts),
+                  5, "all of them recorded")
+            if not warm:
+                ok(f"ls -lR {base} >/dev/null; cat {base}/load {base}/audit >/dev/null")
+        equal(found(m, uid=NOBODY, decision="done"), [])
+        equal(found(m, uid=NOBODY, decision="intent"), [])
+        assert found(m, uid=0, command="open", decision="done"), "root's opens are recorded too"
+
+
+def test_control__descriptor_given_away__the_writer_counts():
+    """Who writes is who is asked about, whoever opened it."""
+    need_root()
+    with Mount() as m:
+        fd = os.open(m.path + "/control/reset_ccu", os.O_WRONLY)
+        equal(as_nobody(os.write, fd, b"now: mine\n"), errno.EACCES)
+        os.close(fd)
+        refused, = found(m, uid=NOBODY, command="reset_ccu", decision="refused")
+        equal(refused["why"], "unauthorised")
+        equal(found(m, command="reset_ccu", decision="intent"), [])
+
+
+def test_control__reset_while_jobs_run__busy_unless_forced():
+    need_root()
+    with Mount(DELAY) as m:
+        m.put("a.json", LONG_REQUEST)
+        until(lambda: m.status("a")["state"] == "running", 10, "running")
+        equal(command(m, "reset_device", "now: impatient"), errno.EBUSY)
+        busy, = found(m, command="reset_device", decision="refused")
+        equal(busy["why"], "busy")
+        equal(command(m, "reset_device", "now force: really"), 0)
+        equal(errno_of(m.out, "a"), errno.EIO)
+        m.put("b.json", HELLO)
+        equal(m.out("b"), "hello\n")
+
+
+def test_control__unload_drain_and_configure__jobs_wait_or_are_refused():
+    need_root()
+    with Mount() as m:
+        equal(command(m, "unload", "now: maintenance"), 0)
+        assert read(m.path + "/health").startswith("draining\n"), read(m.path + "/health")
+        assert not os.path.exists(m.path + "/ready")
+        m.put("a.json", HELLO)
+        equal(m.status("a")["state"], "queued")
+        equal(command(m, "configure", "now: done"), 0)
+        equal(m.out("a"), "hello\n")
+        equal(command(m, "drain", "now: maintenance"), 0)
+        equal(errno_of(m.put, "b.json", HELLO), errno.EROFS)
+        equal(command(m, "configure", "now: done"), 0)
+        m.put("c.json", HELLO)
+        equal(m.out("c"), "hello\n")
+
+
+def test_control__load__serves_the_other_model():
+    need_root()
+    with Models(models=("dates", "xor")) as m:
+        equal(command(m, "load", "xor: wanted"), 0)
+        equal(read(m.path + "/models/xor/state"), "ready\n")
+        m.put("a.json", XOR)
+        equal(json.loads(m.out("a"))["outputs"][0]["data"], [1])
+        equal(command(m, "load", "xro: typing"), errno.ENOENT)
+        assert "did you mean" in read(m.path + "/control/last_error")
+
+
+def test_control__too_many_resets__refused_for_a_while():
+    """No reset storm (device contract 7)."""
+    need_root()
+    with Mount() as m:
+        for i in range(4):
+            equal(command(m, "reset_config", f"now: number {i}"), 0)
+        equal(command(m, "reset_config", "now: one more"), errno.EAGAIN)
+        refused, = found(m, command="reset_config", decision="refused")
+        equal(refused["why"], "rate")
+
+
+def test_control__trail_cannot_be_written__nothing_is_done():
+    need_root()
+    with Mount() as m:
+        os.rename(m.store + "/audit", m.store + "/audit-away")
+        os.symlink("/tmp", m.store + "/audit")
+        m.stop()
+        m.start()
+        equal(command(m, "reset_ccu", "now: unseen"), errno.EIO)
+        m.put("a.json", HELLO)
+        equal(m.out("a"), "hello\n")
+        equal(m.status("a")["generation"], "1")
+        os.unlink(m.store + "/audit")
+        os.rename(m.store + "/audit-away", m.store + "/audit")
+
+
+def test_control__flood_of_refused_attempts__bounded_and_nobody_waits():
+    need_root()
+    with Mount() as m:
+        def flood():
+            for _ in range(10000):
+                errno_of(os.listdir, m.path + "/control")
+        child = threading.Thread(target=as_nobody, args=(flood,))
+        child.start()
+        for i in range(20):
+            m.put(f"a{i}.json", HELLO)
+            equal(m.out(f"a{i}"), "hello\n")
+        with took(2, "an operator's command"):
+            equal(command(m, "configure", "now: in spite of it"), 0)
+        child.join()
+        until(lambda: any("more were refused" in r["message"] for r in
+                          found(m, uid=NOBODY)) or as_nobody(os.listdir, m.path + "/control") and
+              False, 10, "the rest was counted")
+        assert len(found(m, uid=NOBODY)) < 1000, len(found(m, uid=NOBODY))
+
+
+def test_control__hung_device__command_times_out_or_stops_with_the_daemon():
+    """A command that waits for a device that hangs holds up nothing but itself."""
+    need_root()
+    with Mount("fault=Wait@2:hang", "wait_limit=200ms", "drain=0") as m:
+        m.put("a.json", HELLO)
+        equal(errno_of(m.out, "a"), errno.ETIMEDOUT)
+        answers = []
+        writer = threading.Thread(
+            target=lambda: answers.append(command(m, "reset_ccu", "now force: it hangs")))
+        writer.start()
+        until(lambda: os.listdir(m.path + "/control/operations") == ["1"], 5, "begun")
+        assert "state: under way" in read(m.path + "/control/operations/1")
+        with took(0.2, "health"):
+            read(m.path + "/health")
+        m.proc.terminate()
+        m.ends(status=1)
+        writer.join()
+        assert answers[0] in (errno.ESHUTDOWN, errno.ECONNABORTED, errno.ENOTCONN), answers
+
+
+def test_control__faults__planted_and_taken_away_at_run_time():
+    need_root()
+    with Mount("fault=Wait@1000000:nan") as m:
+        equal(command(m, "faults", "infer@*:DeviceBusy: a drill"), 0)
+        m.put("a.json", HELLO)
+        equal(errno_of(m.out, "a"), errno.EBUSY)
+        equal(command(m, "faults", "none: over"), 0)
+        m.put("b.json", HELLO)
+        equal(m.out("b"), "hello\n")
+        equal(command(m, "faults", "Wiat@1:nan: typing"), errno.EINVAL)
+    with Mount() as m:
+        assert not os.path.exists(m.path + "/control/faults")
