@@ -17,6 +17,8 @@
 #include "core/fault.h"
 #include "core/manifest.h"
 
+#define APPROVERS_FOLDER "approvers" /* of a store: public keys of those who may approve */
+
 #define ARTIFACT_MAX_READ_BYTES ((uint64_t)1 << 30) /* of a file that is read whole */
 
 struct artifact {
@@ -67,6 +69,9 @@ int store_init(const char *store, struct fault *f);
 /* Put the public key of a PEM file into STORE/trust, as KEYID.pem; one that is there already stays.
  */
 int store_trust(const char *store, const char *key_path, char ret_id[KEY_ID_SIZE], struct fault *f);
+/* The same into STORE/approvers. */
+int store_approver(const char *store, const char *key_path, char ret_id[KEY_ID_SIZE],
+	struct fault *f);
 /* Copy a package folder (artifact.json, calbin/, golden/, tokenizer/) to `dest` and write its
  * manifest.json with the size and SHA-256 of each file. `dest` must not exist; it appears whole or
  * not at all (made beside, then renamed). */

@@ -11,8 +11,6 @@
 #define MODELS_FOLDER  "models"
 #define TRUST_FOLDER   "trust"
 
-#define PEM_MAX_BYTES (16u << 10)
-
 /* Where a check tells what it found; either may be NULL. `detail` gets the names that `f` must not
  * have. */
 struct findings {

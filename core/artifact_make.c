@@ -10,6 +10,7 @@
 #include "core/artifact_build.h"
 #include "core/files.h"
 #include "core/files_write.h"
+#include "core/keyring.h"
 #include "core/mem.h"
 
 #define TEMPLATE_FILE "artifact.json"
@@ -23,7 +24,7 @@ static const struct {
 } store_folders[] = {
 	{ MODELS_FOLDER, 0755 },
 	{ TRUST_FOLDER, 0755 },
-	{ "approvers", 0755 },
+	{ APPROVERS_FOLDER, 0755 },
 	{ "evidence", 0700 },
 	{ "jobs", 0700 },
 	{ "audit", 0700 },
@@ -54,24 +55,12 @@ int store_init(const char *store, struct fault *f)
 	return err;
 }
 
-static int load_public_key(const char *path, struct key **ret, struct fault *f)
-{
-	AUTO_BUF struct buf pem = BUF_INIT;
-	AUTO_CLOSE int fd = -1;
-	int err = files_open_input(path, &fd);
+/* A folder of public keys. */
+struct key_folder {
+	const char *name, *what;
+};
 
-	if (!err)
-		err = files_read(fd, PEM_MAX_BYTES, &pem);
-	if (err)
-		return fault_set(f, err, "name a file that is there and readable",
-			"cannot read the key: %s", strerror(-err));
-	err = key_from_public_pem(buf_text(&pem), pem.len, ret);
-	return err ? fault_set(f, err, "name the .pub.pem of npufs-admin key generate",
-			     "this is no Ed25519 public key in PEM")
-		   : 0;
-}
-
-static int open_trust(const char *store, int *ret_fd, struct fault *f)
+static int open_keys(const char *store, const struct key_folder *k, int *ret_fd, struct fault *f)
 {
 	const struct findings to = { f, NULL };
 	AUTO_CLOSE int root = -1;
@@ -79,11 +68,11 @@ static int open_trust(const char *store, int *ret_fd, struct fault *f)
 
 	if (err)
 		return artifact_refuse_missing(&to, err, "the store's folder", MAKE_STORE);
-	err = files_open_folder(root, TRUST_FOLDER, FILES_OWN, ret_fd);
-	return err ? artifact_refuse_missing(&to, err, "the trust folder", MAKE_STORE) : 0;
+	err = files_open_folder(root, k->name, FILES_OWN, ret_fd);
+	return err ? artifact_refuse_missing(&to, err, k->what, MAKE_STORE) : 0;
 }
 
-static int write_public_key(int trust, const struct key *k, struct fault *f)
+static int write_public_key(int folder, const struct key *k, const char *what, struct fault *f)
 {
 	AUTO_BUF struct buf pem = BUF_INIT;
 	char id[KEY_ID_SIZE], name[KEY_ID_SIZE + 4];
@@ -92,25 +81,41 @@ static int write_public_key(int trust, const struct key *k, struct fault *f)
 	key_id(k, id);
 	snprintf(name, sizeof name, "%s.pem", id);
 	if (!err)
-		err = files_write(trust, name, 0644, pem.data, pem.len);
-	return err && err != -EEXIST ? cannot_make(f, err, "the key in the trust folder") : 0;
+		err = files_write(folder, name, 0644, pem.data, pem.len);
+	return err && err != -EEXIST ? cannot_make(f, err, what) : 0;
 }
 
-int store_trust(const char *store, const char *key_path, char ret_id[KEY_ID_SIZE], struct fault *f)
+static int add_key(const char *store, const struct key_folder *to, const char *key_path,
+	char ret_id[KEY_ID_SIZE], struct fault *f)
 {
-	AUTO_CLOSE int trust = -1;
+	AUTO_CLOSE int folder = -1;
 	struct key *k;
-	int err = load_public_key(key_path, &k, f);
+	int err = keyring_read_public(key_path, &k, f);
 
 	if (err)
 		return err;
-	err = open_trust(store, &trust, f);
+	err = open_keys(store, to, &folder, f);
 	if (!err)
-		err = write_public_key(trust, k, f);
+		err = write_public_key(folder, k, to->what, f);
 	if (!err)
 		key_id(k, ret_id);
 	key_free(k);
 	return err;
+}
+
+int store_trust(const char *store, const char *key_path, char ret_id[KEY_ID_SIZE], struct fault *f)
+{
+	static const struct key_folder trust = { TRUST_FOLDER, "the trust folder" };
+
+	return add_key(store, &trust, key_path, ret_id, f);
+}
+
+int store_approver(const char *store, const char *key_path, char ret_id[KEY_ID_SIZE],
+	struct fault *f)
+{
+	static const struct key_folder approvers = { APPROVERS_FOLDER, "the approvers folder" };
+
+	return add_key(store, &approvers, key_path, ret_id, f);
 }
 
 /* --- from a package --------------------------------------------------------------------------- */
@@ -212,46 +217,6 @@ int artifact_import_package(const char *package, const char *dest, struct fault 
 
 /* --- signing ---------------------------------------------------------------------------------- */
 
-static int read_key_file(const char *path, struct buf *ret, struct fault *f)
-{
-	AUTO_CLOSE int fd = -1;
-	struct stat st;
-	int err = files_open_input(path, &fd);
-
-	if (!err && fstat(fd, &st) < 0)
-		err = -errno;
-	if (!err)
-		err = files_read(fd, PEM_MAX_BYTES, ret);
-	if (!err && strstr(buf_text(ret), "PUBLIC KEY"))
-		return fault_set(f, -EINVAL,
-			"name the private half: PREFIX.pem, not PREFIX.pub.pem",
-			"this is a public key");
-	if (!err && (st.st_mode & (S_IRWXG | S_IRWXO)))
-		return fault_set(f, -EPERM,
-			"chmod 600 the key file; if others may have read it, make a new key",
-			"the private key can be read by others");
-	return err ? fault_set(f, err, "name a key of npufs-admin key generate",
-			     "cannot read the private key: %s", strerror(-err))
-		   : 0;
-}
-
-static int load_key(const char *path, struct key **ret, struct fault *f)
-{
-	struct buf pem = BUF_INIT;
-	int err = read_key_file(path, &pem, f);
-
-	if (!err) {
-		err = key_from_private_pem(buf_text(&pem), pem.len, ret);
-		if (err)
-			fault_set(f, err, "name a key of npufs-admin key generate",
-				"this is no Ed25519 private key in PEM without passphrase");
-	}
-	if (pem.data)
-		explicit_bzero(pem.data, pem.cap);
-	buf_done(&pem);
-	return err;
-}
-
 /* Only what is there as the manifest says gets signed. */
 static int load_manifest(int dir, struct buf *text, const struct findings *to)
 {
@@ -293,7 +258,7 @@ int artifact_sign(const char *dir, const char *key_path, struct fault *f, struct
 	if (err)
 		return artifact_refuse_missing(&to, err, "the artifact's folder",
 			"name STORE/models/ALIAS");
-	err = load_key(key_path, &k, f);
+	err = keyring_read_private(key_path, &k, f);
 	if (err)
 		return err;
 	err = write_signature(fd, k, &to);

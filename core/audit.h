@@ -48,6 +48,8 @@ enum audit_decision {
 	AUDIT_REFUSED,
 	AUDIT_DONE,
 	AUDIT_FAILED,
+	AUDIT_PENDING,  /* allowed, and waits for approval: `why` is the operation's id */
+	AUDIT_APPROVED, /* by one approver: `why` is the key's id, `message` the operation's */
 	AUDIT_DECISION_COUNT
 };
 
@@ -58,7 +60,9 @@ struct audit_record {
 	const char *command, *node;
 	const char *args; /* only their digest is written */
 	enum audit_decision decision;
-	const char *why; /* a word for a refusal, the name of an error for a failure */
+	const char
+		*why; /* a word for a refusal, the name of an error for a failure, an operation's id
+			    for an intent that was approved */
 	const char *message;
 };
 

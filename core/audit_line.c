@@ -17,8 +17,8 @@
 #define HASH_END   "\"}"
 #define TAIL_BYTES (sizeof HASH_START - 1 + SHA256_HEX_SIZE - 1 + sizeof HASH_END - 1)
 
-static const char *const decisions[AUDIT_DECISION_COUNT] = { "intent", "refused", "done",
-	"failed" };
+static const char *const decisions[AUDIT_DECISION_COUNT] = { "intent", "refused", "done", "failed",
+	"pending", "approved" };
 
 /* --- making ----------------------------------------------------------------------------------- */
 

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "core/files.h"
+#include "core/spool/disk.h"
 
 #define FOLDER_FLAGS (O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
 #define FOLDER_MODE  0755
@@ -87,33 +88,20 @@ static int open_parent(int at, const char *path, int *ret_fd, const char **ret_n
 
 /* --- files ------------------------------------------------------------------------------------ */
 
-static int write_all(int fd, const char *bytes, size_t n)
-{
-	while (n) {
-		ssize_t wrote = write(fd, bytes, n);
-
-		if (wrote < 0 && errno != EINTR)
-			return -errno;
-		if (wrote > 0) {
-			bytes += wrote;
-			n -= (size_t)wrote;
-		}
-	}
-	return 0;
-}
-
 static int copy_all(int from, int fd)
 {
 	AUTO_FREE char *chunk = malloc(CHUNK_BYTES);
-	ssize_t got = -1;
 	int err = chunk ? 0 : -ENOMEM;
+	uint64_t at = 0;
+	ssize_t got = -1;
 
 	while (!err && got != 0) {
 		got = read(from, chunk, CHUNK_BYTES);
 		if (got > 0)
-			err = write_all(fd, chunk, (size_t)got);
+			err = disk_write(fd, chunk, (size_t)got, at);
 		else if (got < 0 && errno != EINTR)
 			err = -errno;
+		at += got > 0 ? (uint64_t)got : 0;
 	}
 	return err;
 }
@@ -122,14 +110,15 @@ static int copy_all(int from, int fd)
 static int write_new(int folder, const char *name, mode_t mode, int from, const void *bytes,
 	size_t n)
 {
-	int fd = openat(folder, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-	int err;
+	int fd = disk_create(folder, name, 0600), err;
 
 	if (fd < 0)
-		return -errno;
-	err = from >= 0 ? copy_all(from, fd) : write_all(fd, bytes, n);
-	if (!err && (fchmod(fd, mode) < 0 || fsync(fd) < 0))
-		err = -errno;
+		return fd;
+	err = from >= 0 ? copy_all(from, fd) : disk_write(fd, bytes, n, 0);
+	if (!err)
+		err = disk_chmod(fd, mode);
+	if (!err)
+		err = disk_fsync(fd);
 	if (close(fd) < 0 && !err)
 		err = -errno;
 	if (err)
@@ -145,7 +134,7 @@ static int write_at(int at, const char *path, mode_t mode, int from, const void 
 
 	if (!err)
 		err = write_new(folder, name, mode, from, bytes, n);
-	return !err && fsync(folder) < 0 ? -errno : err;
+	return err ? err : disk_fsync(folder);
 }
 
 int files_write(int at, const char *path, mode_t mode, const void *bytes, size_t n)
@@ -166,17 +155,18 @@ int files_replace(int at, const char *name, mode_t mode, const void *bytes, size
 
 	if (snprintf(new, sizeof new, ".%s.new", name) >= (int)sizeof new)
 		return -ENAMETOOLONG;
-	if (unlinkat(at, new, 0) < 0 && errno != ENOENT)
-		return -errno;
+	err = disk_unlink(at, new);
+	if (err && err != -ENOENT)
+		return err;
 	err = write_new(at, new, mode, -1, bytes, n);
 	if (err)
 		return err;
-	if (renameat(at, new, at, name) < 0) {
-		err = -errno;
+	err = disk_rename(at, new, at, name);
+	if (err) {
 		unlinkat(at, new, 0);
 		return err;
 	}
-	return fsync(at) < 0 ? -errno : 0;
+	return disk_fsync(at);
 }
 
 /* --- removing --------------------------------------------------------------------------------- */

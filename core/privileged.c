@@ -1,7 +1,10 @@
 /* An attempt goes through the checks in the order of their table; the first that refuses names the
  * word that the audit trail gets. All that is shared by attempts are the buckets of the rates. A
  * token is taken by its check, so that attempts at the same time cannot share one, and given back
- * when nothing is done in the end. */
+ * when nothing is done in the end. What waits for approval keeps it.
+ *
+ * An approval is in the trail before it counts. Of those who approve at the same time approvals_sign()
+ * tells one that the operation is complete; that one acts, or makes it pending again. */
 #include "core/privileged.h"
 
 #include <assert.h>
@@ -66,6 +69,7 @@ struct attempt {
 	bool fits;                 /* the words are what the row names */
 	bool took;                 /* a token */
 	char name[AUDIT_NAME_MAX]; /* the record's command */
+	const char *operation;     /* the id of one that was approved; "" */
 	struct audit_record record;
 };
 
@@ -296,15 +300,21 @@ static int not_audited(struct fault *f, int err, const char *what)
 		"%s: the audit trail cannot be written: %s", what, strerror(-err));
 }
 
+/* Refuse for the reason in `f`. */
+static int refuse(struct attempt *t, int err, const char *why, struct fault *f)
+{
+	int lost = record(t, AUDIT_REFUSED, why);
+
+	return lost ? not_audited(f, lost, "nothing was done") : err;
+}
+
 static int check(struct attempt *t, struct fault *f)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(checks); i++) {
-		int err = checks[i].refuses(t, f), lost;
+		int err = checks[i].refuses(t, f);
 
-		if (!err)
-			continue;
-		lost = record(t, AUDIT_REFUSED, checks[i].why);
-		return lost ? not_audited(f, lost, "nothing was done") : err;
+		if (err)
+			return refuse(t, err, checks[i].why, f);
 	}
 	return 0;
 }
@@ -330,7 +340,7 @@ static int act(struct attempt *t, struct fault *f)
 
 static int announce(struct attempt *t, struct fault *f)
 {
-	int err = record(t, AUDIT_INTENT, "");
+	int err = record(t, AUDIT_INTENT, t->operation);
 
 	return err ? not_audited(f, err, "nothing was done") : 0;
 }
@@ -344,17 +354,145 @@ static void give_back(struct attempt *t)
 	lock_drop(&t->p->lock);
 }
 
+/* --- approval --------------------------------------------------------------------------------- */
+
+static bool needs_approval(const struct attempt *t)
+{
+	return t->p->owner.approvals && t->row->destructive;
+}
+
+static int ask_approval(struct attempt *t, const char *command, struct fault *f)
+{
+	const struct approvals_order order = { t->order.who, t->record.login, command,
+		t->record.message };
+	struct approvals *a = t->p->owner.approvals;
+	char id[APPROVAL_ID_SIZE];
+	int err = approvals_submit(a, &order, id, f);
+
+	if (err)
+		return refuse(t, err, approvals_word(err), f);
+	err = record(t, AUDIT_PENDING, id);
+	if (err) {
+		approvals_withdraw(a, id);
+		return not_audited(f, err, "nothing was done");
+	}
+	return fault_set(f, -EINPROGRESS, "have approvers sign it with npufs-admin approve",
+		"not done yet: operation %s waits for approval", id);
+}
+
+/* An attempt to approve, and what came of it. */
+struct signing {
+	struct attempt t;
+	const char *id;
+	int lost;             /* the error of the audit trail */
+	struct approval what; /* large: not for the stack */
+};
+
+/* From here on the records are about the operation's own command. */
+static int record_approval(void *context, const struct approval *what)
+{
+	struct signing *s = context;
+
+	read_command(&s->t, what->command);
+	s->t.record.message = s->id;
+	s->lost = record(&s->t, AUDIT_APPROVED, what->key);
+	return s->lost;
+}
+
+static int check_signing(struct signing *s, const char **ret_why, struct fault *f)
+{
+	*ret_why = "unauthorised";
+	if (check_who(&s->t, f))
+		return -EACCES;
+	*ret_why = "unsupported";
+	if (s->t.p->owner.approvals)
+		return 0;
+	return fault_set(f, -EOPNOTSUPP, "see the mount's option approvals",
+		"nothing needs approval here");
+}
+
+static int sign(struct signing *s, const char *line, struct fault *f)
+{
+	const char *why;
+	int err = check_signing(s, &why, f);
+
+	if (err)
+		return refuse(&s->t, err, why, f);
+	err = approvals_sign(s->t.p->owner.approvals, s->id, line, strlen(line), record_approval, s,
+		&s->what, f);
+	if (s->lost)
+		return not_audited(f, s->lost, "the approval does not count");
+	return err ? refuse(&s->t, err, approvals_word(err), f) : 0;
+}
+
+/* Whether it can be done now is asked again: it was long ago. */
+static int prepare_approved(struct signing *s, struct fault *f)
+{
+	struct attempt *t = &s->t;
+	int err;
+
+	t->operation = s->id;
+	t->record.message = s->what.reason;
+	t->order.who = &s->what.who;
+	t->order.approved = true;
+	t->order.generation = s->what.generation;
+	err = check_idle(t, f);
+	if (err)
+		return refuse(t, err, "busy", f);
+	err = check_memory(t, f);
+	return err ? refuse(t, err, "memory", f) : announce(t, f);
+}
+
+static int approve(struct signing *s, const char *line, struct fault *f)
+{
+	int err = sign(s, line, f);
+
+	if (err || !s->what.complete)
+		return err;
+	err = prepare_approved(s, f);
+	if (!err)
+		return act(&s->t, f);
+	approvals_reopen(s->t.p->owner.approvals, s->id, s->what.key);
+	return err;
+}
+
+/* --- the two ways in -------------------------------------------------------------------------- */
+
 static int go(struct attempt *t, const char *command, struct fault *f)
 {
 	int err;
 
 	read_command(t, command);
 	err = check(t, f);
-	if (!err)
+	if (!err && needs_approval(t)) {
+		err = ask_approval(t, command, f);
+		if (err == -EINPROGRESS)
+			return err; /* the token is its own */
+	} else if (!err) {
 		err = announce(t, f);
-	if (!err)
-		return act(t, f);
+		if (!err)
+			return act(t, f);
+	}
 	give_back(t);
+	return err;
+}
+
+static void begin(struct attempt *t, struct privileged *p, const struct cred *who)
+{
+	t->p = p;
+	t->order.who = who;
+	t->operation = "";
+	t->record.who = who;
+	t->record.login = audit_login(who->pid);
+}
+
+static int end(struct attempt *t, int err, struct fault *mine, struct fault *f)
+{
+	free(t->args);
+	if (err && !mine->err)
+		fault_set(mine, err, "", "the command failed: %s", strerror(-err));
+	if (err && f)
+		*f = *mine;
 	return err;
 }
 
@@ -362,17 +500,25 @@ int privileged_run(struct privileged *p, const struct cred *who, const char *com
 	const char *reason, struct fault *f)
 {
 	struct fault mine = FAULT_NONE;
-	struct attempt t = { .p = p, .order.who = who };
-	int err;
+	struct attempt t = { .p = p };
 
-	t.record.who = who;
-	t.record.login = audit_login(who->pid);
+	begin(&t, p, who);
 	t.record.message = reason;
-	err = go(&t, command, &mine);
-	free(t.args);
-	if (err && !mine.err)
-		fault_set(&mine, err, "", "the command failed: %s", strerror(-err));
-	if (err && f)
-		*f = mine;
-	return err;
+	return end(&t, go(&t, command, &mine), &mine, f);
+}
+
+int privileged_approve(struct privileged *p, const struct cred *who, const char *id,
+	const char *line, struct fault *f)
+{
+	AUTO_FREE struct signing *s = calloc(1, sizeof *s);
+	struct fault mine = FAULT_NONE;
+
+	if (!s)
+		return fault_set(f, -ENOMEM, "try again", "no memory for the approval");
+	begin(&s->t, p, who);
+	s->id = id;
+	s->t.record.command = "approve";
+	s->t.record.node = "control/approvals";
+	s->t.record.args = s->t.record.message = id;
+	return end(&s->t, approve(s, line, &mine), &mine, f);
 }

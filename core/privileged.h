@@ -4,6 +4,9 @@
  * intent, which is on the disk before anything is done, and its result. What cannot be audited is
  * not done.
  *
+ * Where the owner gives approvals, a destructive command is not done at once: it becomes an operation
+ * that so many approvers must sign first, and the last signature carries it out.
+ *
  * What a command does is its owner's, which gives a function for each that it has. */
 #ifndef NPUFS_CORE_PRIVILEGED_H
 #define NPUFS_CORE_PRIVILEGED_H
@@ -13,6 +16,7 @@
 #include <stdint.h>
 
 #include "core/access.h"
+#include "core/approvals.h"
 #include "core/audit.h"
 #include "core/fault.h"
 
@@ -63,6 +67,10 @@ struct privileged_order {
 	const struct cred *who;
 	const char *args; /* as many words as the row names, unchecked; "" for none */
 	bool forced;      /* jobs may be running: what that means for them is the function's */
+	/* Approvers signed it, for the device with this generation on it: where another one may have
+	 * come meanwhile the function looks again. `who` is who asked for it. */
+	bool approved;
+	uint64_t generation;
 };
 
 /* 0 or a negative errno and why. Called without a lock, by several threads at a time. */
@@ -75,6 +83,7 @@ struct privileged_owner {
 	 * beside one looks again itself. NULL: never. */
 	bool (*busy)(void *context);
 	int64_t (*now)(void *context); /* a test's clock, ns; NULL: the monotonic one */
+	struct approvals *approvals;   /* borrowed; NULL: nothing needs approval */
 	void *context;
 };
 
@@ -97,8 +106,24 @@ void privileged_free(struct privileged *p); /* nothing runs; NULL is fine */
  *   -EAGAIN      too often: a shell says "Resource temporarily unavailable"
  *   -EBUSY       jobs run
  *   -EIO         it could not be audited. Nothing was done, unless `f` says that it was
- *   and what the function returns. */
+ *   -EINPROGRESS it waits for approval, and nothing is done yet: a shell says "Operation now in
+ *                progress", and `f` the operation's id. Taken since it can be mistaken neither for
+ *                a refusal that is worth another try, nor for success.
+ *   what approvals_submit() returns, and what the function does. */
 int privileged_run(struct privileged *p, const struct cred *who, const char *command,
 	const char *reason, struct fault *f);
+
+/* A line of approvals_sign() for the operation `id`. When it is the last that was needed the command
+ * is carried out, and its result returned; 0 also while others are needed. Audited: what is refused
+ * by one record, else the approval, and then the command as above. Errors:
+ *
+ *   -EACCES      neither root nor the daemon's user
+ *   -EOPNOTSUPP  nothing needs approval
+ *   those of approvals_sign()
+ *   -EBUSY       jobs run: the last signature does not count, and can be given again
+ *   -EIO         it could not be audited: likewise, unless `f` says that the command was done
+ *   and what the function returns. */
+int privileged_approve(struct privileged *p, const struct cred *who, const char *id,
+	const char *line, struct fault *f);
 
 #endif

@@ -4,7 +4,9 @@
 #include "artifact_files.h"
 
 #include "core/artifact.h"
+#include "core/approval_text.h"
 #include "core/audit.h"
+#include "core/signature.h"
 
 struct fixture {
 	struct work w;
@@ -194,12 +196,12 @@ static void audit__shown_and_verified(void **state)
 	expect(x, "audit verify @store", ADMIN_OK, "ok: no records\n", "");
 	write_trail(x);
 	expect(x, "audit verify @store", ADMIN_OK,
-		"ok: records 1 to 4 in 1 files\nlast hash: ", "");
+		"ok: records 1 to 6 in 1 files\nlast hash: ", "");
 	expect(x, "audit show @store", ADMIN_OK, "{\"seq\":1,", "");
-	assert_int_equal(lines(x->out), 4);
-	expect(x, "audit show @store --last 2", ADMIN_OK, "{\"seq\":3,", "");
+	assert_int_equal(lines(x->out), 6);
+	expect(x, "audit show @store --last 2", ADMIN_OK, "{\"seq\":5,", "");
 	assert_int_equal(lines(x->out), 2);
-	expect(x, "audit show --last 2 @store", ADMIN_OK, "\"decision\":\"failed\"", "");
+	expect(x, "audit show --last 2 @store", ADMIN_OK, "\"decision\":\"pending\"", "");
 	expect(x, "audit show @store --last 99", ADMIN_OK, "{\"seq\":1,", "");
 	expect(x, "audit show @store --last two", ADMIN_FAILED, "", "--last needs a number");
 	expect(x, "audit show @store --last -1", ADMIN_FAILED, "", "--last needs a number");
@@ -225,6 +227,57 @@ static void audit_verify__broken__file_line_and_byte(void **state)
 		(size_t)(strstr(b.data, "{\"seq\":3") - b.data));
 	expect(x, "audit verify @store", ADMIN_FAILED, "", want);
 	assert_string_equal(x->out, "");
+}
+
+/* --- approval --------------------------------------------------------------------------------- */
+
+static void approve__any_folder__shown_signed_and_written_back(void **state)
+{
+	static const struct cred who = { .uid = 0, .gid = 0, .pid = 1 };
+	struct fixture *x = *state;
+	struct approval_facts facts = { .store = "00000000000000000000000000000001",
+		.daemon = "00000000000000000000000000000002",
+		.operation = "00000000000000000000000000000003",
+		.command = "reset_device",
+		.reason = "stuck",
+		.who = &who,
+		.login = -1,
+		.need = 2 };
+	AUTO_BUF struct buf text = BUF_INIT, line = BUF_INIT, pem = BUF_INIT;
+	const char *node = "mnt/control/approvals/00000000000000000000000000000003";
+	struct signature sig;
+	struct key *k;
+	size_t n;
+
+	expect(x, "key generate @key", ADMIN_OK, "ok: ", "");
+	expect(x, "store init @store", ADMIN_OK, "ok: ", "");
+	expect(x, "approver add @store @key.pub.pem", ADMIN_OK, " may approve in store ", "");
+	expect(x, "approver add @store @key.pem", ADMIN_FAILED, "", "no Ed25519 public key");
+	work_mkdir(&x->w, "mnt");
+	work_mkdir(&x->w, "mnt/control");
+	work_mkdir(&x->w, "mnt/control/approvals");
+	assert_int_equal(approval_text_put(&facts, &text), 0);
+	n = text.len;
+	buf_puts(&text, "signed by 0123456789abcdef\n");
+	work_write(&x->w, node, text.data, text.len);
+#define APPROVE "approve @mnt 00000000000000000000000000000003"
+	expect(x, APPROVE, ADMIN_FAILED, "", "add --key KEY.pem");
+	expect(x, APPROVE " --key @key.pub.pem", ADMIN_FAILED, "", "this is a public key");
+	expect(x, "approve @mnt ../../secret --key @key.pem", ADMIN_FAILED, "", "32 hex digits");
+	expect(x, "approve @mnt 00000000000000000000000000000004 --key @key.pem", ADMIN_FAILED, "",
+		"cannot read the operation");
+	expect(x, APPROVE " --key @key.pem", ADMIN_OK, buf_text(&text), "");
+	work_read(&x->w, node, &line);
+	assert_true(signature_get(APPROVAL_WORD, line.data, line.len, &sig));
+	work_read(&x->w, "key.pub.pem", &pem);
+	assert_int_equal(key_from_public_pem(pem.data, pem.len, &k), 0);
+	assert_int_equal(key_verify(k, text.data, n, sig.bytes, sizeof sig.bytes), 0);
+	key_free(k);
+	expect(x, APPROVE " --key @key.pem", ADMIN_FAILED, "", "to do: sign nothing");
+	work_write(&x->w, "mnt/control/approvals/00000000000000000000000000000004", text.data,
+		text.len);
+	expect(x, "approve @mnt 00000000000000000000000000000004 --key @key.pem", ADMIN_FAILED, "",
+		"the text of another operation");
 }
 
 /* --- usage ------------------------------------------------------------------------------------ */
@@ -256,7 +309,8 @@ static void admin__help__every_command_has_it(void **state)
 {
 	static const char *const commands[] = { "key generate", "store init", "store trust",
 		"artifact import llama2c", "artifact import package", "artifact sign",
-		"artifact verify", "artifact show", "audit verify", "audit show", "matrix" };
+		"artifact verify", "artifact show", "audit verify", "audit show", "matrix",
+		"approve", "approver add" };
 	struct fixture *x = *state;
 	char line[64], usage[96];
 
@@ -309,6 +363,7 @@ int main(void)
 		TEST(artifact_commands__what_cannot_be__told_why),
 		TEST(audit__shown_and_verified),
 		TEST(audit_verify__broken__file_line_and_byte),
+		TEST(approve__any_folder__shown_signed_and_written_back),
 		TEST(admin__wrong_usage__code_2_and_nearest_name),
 		TEST(admin__help__every_command_has_it),
 		TEST(matrix__arguments_and_options__taken_or_named),

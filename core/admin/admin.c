@@ -31,6 +31,15 @@ static const struct command commands[] = {
 		"let a key's owner sign artifacts for a store",
 		"Puts the public key into STORE/trust as KEYID.pem. To end the trust, remove\n"
 		"that file.\n" },
+	{ { "approver", "add" }, { "STORE", "KEY.pub.pem" }, admin_approver_add,
+		"let a key's owner approve destructive commands",
+		"Puts the public key into STORE/approvers as KEYID.pem. To end it, remove that\n"
+		"file: signatures of that key, also those given, then count no more.\n" },
+	{ { "approve" }, { "MOUNT", "ID", "[--key KEY.pem]" }, admin_approve,
+		"sign a command that waits for approval",
+		"Shows MOUNT/control/approvals/ID, all of which is signed with the private key,\n"
+		"and writes the signature into it. The last that is needed runs the command: its\n"
+		"error is then told here.\n" },
 	{ { "jobs", "list" }, { "STORE" }, admin_jobs_list, "list what STORE/jobs holds",
 		"One line each: number, job, state, uid, bytes, path below jobs/. A daemon may "
 		"run\n"

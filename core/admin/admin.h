@@ -29,6 +29,8 @@ int admin_failed(const struct admin_call *c, const struct fault *f, const struct
 int admin_key_generate(const struct admin_call *c);
 int admin_store_init(const struct admin_call *c);
 int admin_store_trust(const struct admin_call *c);
+int admin_approver_add(const struct admin_call *c);
+int admin_approve(const struct admin_call *c);
 int admin_jobs_list(const struct admin_call *c);
 int admin_jobs_get(const struct admin_call *c);
 int admin_audit_verify(const struct admin_call *c);

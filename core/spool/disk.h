@@ -1,4 +1,4 @@
-/* The system calls by which the spool changes the disk. Each is one step that a test can make fail,
+/* The system calls by which the spool, the audit trail and files_write.h change the disk. Each is one step that a test can make fail,
  * or end the process at, and whose order it can watch; nothing else does anything here. Results are
  * 0 (a descriptor, a count) or a negative errno; EINTR is tried again. */
 #ifndef NPUFS_CORE_SPOOL_DISK_H
