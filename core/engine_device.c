@@ -60,6 +60,7 @@ void engine_serve(struct engine *e)
 
 static int open_generation(struct engine *e, int model, struct fault *f)
 {
+	int64_t begin = trace_begin();
 	struct model_view v;
 	int err;
 
@@ -70,6 +71,7 @@ static int open_generation(struct engine *e, int model, struct fault *f)
 	}
 	err = generation_open(e->device, v.manifest, v.artifact, ++e->generations, &e->generation,
 		f);
+	trace_host(begin, TRACE_OPEN, model, err ? f->device : NPU_SUCCESS, err);
 	if (err) {
 		metrics_device_error(f->device);
 		models_name(e->models, model, f);
@@ -102,8 +104,10 @@ int engine_open_generation(struct engine *e, int model, struct fault *f)
 
 enum npu_error engine_close_generation(struct engine *e)
 {
+	int64_t begin = trace_begin();
 	enum npu_error code = generation_close(e->generation);
 
+	trace_host(begin, TRACE_CLOSE, e->current, code, 0);
 	if (code) {
 		metrics_device_error(code);
 		health_note_error(e->health, code);

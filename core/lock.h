@@ -29,6 +29,7 @@ enum lock_rank {
 	RANK_HEALTH = 55,
 	RANK_PRIVILEGED = 56,
 	RANK_AUDIT = 57,
+	RANK_TRACE = 58,
 	RANK_METRICS = 60,
 	RANK_DEVICE = 65, /* inside a software device */
 	RANK_LAYER = 66,
