@@ -237,6 +237,7 @@ static void engine__one_job__its_events_in_order(void **state)
 		assert_int_equal(doc.rows[k].thread, doc.rows[0].thread);
 	}
 	check_row(i, "generation_close", 0, "none");
+	assert_non_null(strstr(buf_text(&doc.text), "{\"name\":\"device's thread\"}"));
 	assert_int_equal(doc.rows[i].job, 0);
 	assert_int_equal(doc.n, i + 1);
 	assert_int_equal(doc.dropped, 0);
