@@ -15,7 +15,8 @@
  *   delivery          the end of a job: its results stored, who waits is woken
  *   generation_open, generation_close, recovery
  *
- * An event that had begun before the record did is not in it, but for queue, which may begin before. */
+ * An event is written at its end: one that had begun before the record did is not in it (but for
+ * queue), and neither is an inference that does not come back. */
 #ifndef NPUFS_CORE_TRACE_H
 #define NPUFS_CORE_TRACE_H
 
