@@ -33,10 +33,30 @@ static void count_end(struct job *j, enum job_state state)
 	metrics_add(METRIC_OUTPUT_TOKENS, (int64_t)v.output_tokens);
 }
 
+static void trace_end(struct job *j, int64_t begin)
+{
+	struct job_view v;
+
+	job_look(j, &v);
+	trace_delivery(begin, v.id, v.model, v.output_tokens, &v.fault);
+}
+
+/* True for who ended it. */
+static bool end_traced(struct job *j, enum job_state state, const struct job_outcome *outcome,
+	const struct fault *why)
+{
+	int64_t begin = trace_begin();
+	bool ended = job_end(j, state, outcome, why);
+
+	if (begin && ended)
+		trace_end(j, begin);
+	return ended;
+}
+
 static void end_counted(struct job *j, enum job_state state, const struct job_outcome *outcome,
 	const struct fault *why)
 {
-	if (job_end(j, state, outcome, why))
+	if (end_traced(j, state, outcome, why))
 		count_end(j, state);
 }
 
@@ -282,7 +302,7 @@ void engine_cancel(struct engine *e, struct job *j)
 	bool waited;
 
 	fault_set(&f, -ECANCELED, "write the request again to run it", "the request was removed");
-	if (job_end(j, JOB_CANCELLED, NULL, &f)) /* first: what has ended is queued no more */
+	if (end_traced(j, JOB_CANCELLED, NULL, &f)) /* first: what has ended is queued no more */
 		metrics_add_at(METRIC_JOBS_FINISHED, JOB_CANCELLED, 1);
 	lock_take(&e->lock);
 	waited = engine_forget_locked(e, j);

@@ -222,6 +222,8 @@ static void count_start(struct job *j)
 	metrics_add(METRIC_JOBS_STARTED, 1);
 	job_look(j, &v);
 	metrics_add(METRIC_QUEUE_TIME, v.queue_ns);
+	if (trace_on())
+		trace_queue(v.id, v.model, v.queue_ns);
 }
 
 void engine_begin(struct engine *e, struct job *j)
@@ -308,7 +310,9 @@ static enum step step_one(struct engine *e, struct active *a, struct step_fault 
 	int err;
 
 	engine_enter_device(e);
+	engine_trace_turn(0, a);
 	s = engine_pair_step(a, &piece, f);
+	trace_turn_over();
 	metrics_add(METRIC_DEVICE_BUSY, clock_mono() - start);
 	if (engine_leave_device(e)) { /* whatever came of it: it was given up */
 		f->again = false;

@@ -122,6 +122,7 @@ void *engine_deadline_main(void *engine)
 	bool waited = false;
 	struct job *j = NULL;
 
+	trace_thread_is(TRACE_OF_DEADLINES);
 	for (;;) {
 		switch (wait_event(e, &j, &waited)) {
 		case ENDED:

@@ -85,6 +85,7 @@ static int prepare_and_prove(struct engine *e, const struct model_view *v, struc
 
 static int open_generation(struct engine *e, int model, struct fault *f)
 {
+	int64_t begin = trace_begin();
 	struct model_view v;
 	int err;
 
@@ -94,6 +95,7 @@ static int open_generation(struct engine *e, int model, struct fault *f)
 		return f->err;
 	}
 	err = prepare_and_prove(e, &v, f);
+	trace_host(begin, TRACE_OPEN, model, err ? f->device : NPU_SUCCESS, err);
 	if (err) {
 		metrics_device_error(f->device);
 		models_name(e->models, model, f);
@@ -126,8 +128,10 @@ int engine_open_generation(struct engine *e, int model, struct fault *f)
 
 enum npu_error engine_close_generation(struct engine *e)
 {
+	int64_t begin = trace_begin();
 	enum npu_error code = generation_close(e->generation);
 
+	trace_host(begin, TRACE_CLOSE, e->current, code, 0);
 	if (code) {
 		metrics_device_error(code);
 		health_note_error(e->health, code);

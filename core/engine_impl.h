@@ -16,6 +16,7 @@
 #include "core/engine.h"
 #include "core/lock.h"
 #include "core/run.h"
+#include "core/trace.h"
 
 /* After so many jobs of one model, jobs that wait for another get their turn. */
 #define ENGINE_SWAP_AFTER 64
@@ -165,6 +166,13 @@ void engine_pair_open(struct engine *e);
 void engine_pair_feed(struct engine *e, size_t i);
 /* The step of a job, or the second half of it when it has been fed. */
 enum step engine_pair_step(struct active *a, struct buf *piece, struct step_fault *f);
+
+/* The trace is told whose inferences come next, on that lane. */
+static inline void engine_trace_turn(unsigned lane, const struct active *a)
+{
+	if (trace_on())
+		trace_turn(lane, job_id(a->job), job_order(a->job)->model);
+}
 
 /* --- engine_active.c -------------------------------------------------------------------------- */
 bool engine_has_room(struct engine *e);

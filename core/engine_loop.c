@@ -134,6 +134,7 @@ void *engine_main(void *engine)
 {
 	struct engine *e = engine;
 
+	trace_thread_is(TRACE_OF_DEVICE);
 	engine_open(e);
 	while (wait_for_work(e)) {
 		engine_tend(e);

@@ -123,8 +123,11 @@ void engine_pair_feed(struct engine *e, size_t i)
 		return;
 	start = clock_mono();
 	engine_enter_device(e);
+	engine_trace_turn(0, &e->active[i]);
+	engine_trace_turn(1, &e->active[k]);
 	sequence_feed_many(e->generation, feeds, 2, got, logits);
 	metrics_add(METRIC_DEVICE_BUSY, clock_mono() - start);
+	trace_turn_over();
 	if (engine_leave_device(e)) /* whatever came of it: it was given up */
 		got[0] = got[1] = (struct infer_result){ INFER_SUBMITTED, NPU_TIMEOUT,
 			"waiting for an inference" };

@@ -184,7 +184,7 @@ static bool enough(struct engine *e, enum npu_reaction r, int model, const struc
 	return ++e->recoveries > ENGINE_MAX_RECOVERIES;
 }
 
-void engine_recover(struct engine *e, const struct fault *why)
+static void recover(struct engine *e, const struct fault *why)
 {
 	enum npu_reaction r = reaction_of(why);
 	struct fault f = *why;
@@ -207,6 +207,15 @@ void engine_recover(struct engine *e, const struct fault *why)
 	give_up(e, model, why);
 	if (!fall_back(e, &f))
 		engine_fail(e, why);
+}
+
+void engine_recover(struct engine *e, const struct fault *why)
+{
+	int64_t begin = trace_begin();
+	int model = e->current;
+
+	recover(e, why);
+	trace_host(begin, TRACE_RECOVERY, model, why->device, why->err);
 }
 
 void engine_note_good(struct engine *e)

@@ -16,6 +16,7 @@
 
 #include "core/lock.h"
 #include "core/mem.h"
+#include "core/trace.h"
 
 struct program {
 	struct device *device;
@@ -169,7 +170,7 @@ static struct infer_result result(enum infer_stage stage, enum npu_error code, c
 	return (struct infer_result){ .stage = stage, .code = code, .what = what };
 }
 
-static struct infer_result submit(const struct infer_order *o)
+static struct infer_result prepare(const struct infer_order *o)
 {
 	struct program *p = o->program;
 	enum npu_error code =
@@ -181,41 +182,75 @@ static struct infer_result submit(const struct infer_order *o)
 	if (code)
 		return result(INFER_NOT_SUBMITTED, code, "binding buffers");
 	code = o->cur ? device_slot_lengths(p->slot, o->past, o->cur) : NPU_SUCCESS;
-	if (code)
-		return result(INFER_NOT_SUBMITTED, code, "setting lengths");
-	code = device_slot_submit(p->slot, o->task);
-	if (code)
-		return result(INFER_NOT_SUBMITTED, code, "submitting");
-	return result(INFER_SUBMITTED, NPU_SUCCESS, "computing");
+	return result(INFER_NOT_SUBMITTED, code, "setting lengths");
 }
 
-static struct infer_result collect(struct program *p)
+static void trace(int64_t begin, enum trace_kind kind, const struct infer_order *o,
+	enum npu_error code)
 {
-	enum npu_error code = device_slot_wait(p->slot);
+	trace_step(begin, kind, o->task, o->cur, code);
+}
 
-	if (code)
-		return result(INFER_SUBMITTED, code, "computing");
-	if (!outputs_finite(p))
-		return result(INFER_NOT_FINITE, NPU_NOT_EXPECTED, "checking the output");
-	return result(INFER_DONE, NPU_SUCCESS, "");
+/* ret_begin: when the device was given it, for the trace. */
+static struct infer_result submit(const struct infer_order *o, int64_t *ret_begin)
+{
+	int64_t begin = trace_begin();
+	struct infer_result r = prepare(o);
+
+	trace(begin, TRACE_TRANSFER_IN, o, r.code);
+	if (r.code)
+		return r;
+	*ret_begin = trace_begin();
+	r.code = device_slot_submit(o->program->slot, o->task);
+	if (!r.code)
+		return result(INFER_SUBMITTED, NPU_SUCCESS, "computing");
+	trace(*ret_begin, TRACE_COMPUTE, o, r.code);
+	return result(INFER_NOT_SUBMITTED, r.code, "submitting");
+}
+
+static struct infer_result check(const struct infer_order *o)
+{
+	int64_t begin = trace_begin();
+	bool finite = outputs_finite(o->program);
+
+	trace(begin, TRACE_CHECKS, o, finite ? NPU_SUCCESS : NPU_NOT_EXPECTED);
+	return finite ? result(INFER_DONE, NPU_SUCCESS, "")
+		      : result(INFER_NOT_FINITE, NPU_NOT_EXPECTED, "checking the output");
+}
+
+static struct infer_result collect(const struct infer_order *o, int64_t begin)
+{
+	enum npu_error code = device_slot_wait(o->program->slot);
+
+	trace(begin, TRACE_COMPUTE, o, code);
+	return code ? result(INFER_SUBMITTED, code, "computing") : check(o);
+}
+
+static void give_back(const struct infer_order *o)
+{
+	int64_t begin = trace_begin();
+
+	device_slot_reset(o->program->slot);
+	trace(begin, TRACE_TRANSFER_OUT, o, NPU_SUCCESS);
 }
 
 void infer_checked_many(const struct infer_order *orders, size_t n, struct infer_result *ret)
 {
+	int64_t begin[DEVICE_ENGINES];
 	bool spoiled = false;
 
 	lock_assert_none();
 	assert(n <= DEVICE_ENGINES);
 	for (size_t i = 0; i < n; i++) {
 		ret[i] = spoiled ? result(INFER_NOT_SUBMITTED, NPU_DEVICE_BUSY, "submitting")
-				 : submit(&orders[i]);
+				 : submit(&orders[i], &begin[i]);
 		spoiled |= npu_error_reaches_further(ret[i].code);
 	}
 	for (size_t i = 0; i < n; i++)
 		if (ret[i].stage == INFER_SUBMITTED)
-			ret[i] = collect(orders[i].program);
+			ret[i] = collect(&orders[i], begin[i]);
 	for (size_t i = 0; i < n; i++)
-		device_slot_reset(orders[i].program->slot);
+		give_back(&orders[i]);
 }
 
 struct infer_result infer_checked(struct program *p, uint32_t past, uint32_t cur)

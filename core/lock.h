@@ -31,6 +31,7 @@ enum lock_rank {
 	RANK_PRIVILEGED = 56,
 	RANK_AUDIT = 57,
 	RANK_APPROVALS = 58,
+	RANK_TRACE = 59,
 	RANK_METRICS = 60,
 	RANK_DEVICE = 65, /* inside a software device */
 	RANK_LAYER = 66,

@@ -6,6 +6,8 @@
 #include <assert.h>
 #include <string.h>
 
+#include "core/trace.h"
+
 enum npu_error sequence_open(struct generation *g, struct sequence *ret)
 {
 	int32_t id = g->next_sequence;
@@ -52,6 +54,7 @@ static void run_those(const struct passage *all, size_t n, bool commit, struct i
 	struct infer_order orders[DEVICE_ENGINES] = { 0 };
 	struct infer_result got[DEVICE_ENGINES];
 	size_t who[DEVICE_ENGINES], k = 0;
+	int64_t begin;
 
 	for (size_t i = 0; i < n; i++) {
 		const struct passage *p = &all[i];
@@ -62,9 +65,12 @@ static void run_those(const struct passage *all, size_t n, bool commit, struct i
 			p->seq->committed, p->cur, commit ? NULL : &p->seq->id, p->task };
 		who[k++] = i;
 	}
+	begin = commit ? trace_begin() : 0;
 	infer_checked_many(orders, k, got);
-	for (size_t i = 0; i < k; i++)
+	for (size_t i = 0; i < k; i++) {
 		ret[who[i]] = got[i];
+		trace_step(begin, TRACE_KV_UPDATE, orders[i].task, orders[i].cur, got[i].code);
+	}
 }
 
 static void settle(struct generation *g, const struct passage *p, struct infer_result *r)

@@ -3,6 +3,7 @@
 #include "tests/engine_rig.h"
 
 #include "core/evidence.h"
+#include "tests/trace_checks.h"
 
 static char store[64];
 
@@ -87,6 +88,45 @@ static void pair__proven__two_in_flight_and_the_same_answers(void **state)
 	assert_true(fake_count("pong") > 10);
 	assert_int_equal(fake_count("ping"), fake_count("pong"));
 	assert_true(fake_count("infer") > 2 * fake_count("pong")); /* the last one left is alone */
+}
+
+/* Two that overlap are of two jobs, each on its engine's line of the trace. */
+static size_t count_overlaps(const struct trace_doc *d)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < d->n; i++) {
+		const struct trace_row *a = &d->rows[i], *b;
+
+		if (strcmp(a->name, "compute") != 0 || strcmp(a->engine, "ping") != 0)
+			continue;
+		b = &d->rows[trace_find(d, i + 1, "compute")];
+		assert_string_equal(b->engine, "pong");
+		assert_true(b->begin < a->end && a->tid != b->tid);
+		assert_true(a->job && b->job && a->job != b->job);
+		n++;
+	}
+	return n;
+}
+
+static void pair__traced__each_on_its_line_for_its_job(void **state)
+{
+	static struct trace_doc doc;
+
+	(void)state;
+	prove("f1");
+	start(&fake_pair_ops);
+	await_health(HEALTH_READY);
+	assert_int_equal(trace_start(60, TRACE_MAX_BYTES, NULL), 0);
+	run_together();
+	stop();
+	trace_stop();
+	trace_read(&doc);
+	trace_check_nesting(&doc);
+	assert_int_equal(count_overlaps(&doc), fake_count("pong"));
+	assert_true(fake_count("pong") > 10);
+	trace_doc_done(&doc);
+	trace_done();
 }
 
 static void pair__odd_number__the_last_alone(void **state)
@@ -289,6 +329,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(pair__proven__two_in_flight_and_the_same_answers),
+		TEST(pair__traced__each_on_its_line_for_its_job),
 		TEST(pair__odd_number__the_last_alone),
 		TEST(pair__not_proven_or_not_asked__one_in_flight_and_health_says_why),
 		TEST(pair__other_firmware__one_in_flight_and_named),
