@@ -321,22 +321,16 @@ int approvals_withdraw(struct approvals *a, const char *id)
 
 /* --- showing ---------------------------------------------------------------------------------- */
 
-struct listed {
-	uint64_t number;
-	char id[APPROVAL_ID_SIZE];
-};
-
-static int compare_listed(const void *x, const void *y)
+static int compare_items(const void *x, const void *y)
 {
-	const struct listed *a = x, *b = y;
+	const struct approvals_item *a = x, *b = y;
 
 	return a->number < b->number ? -1 : a->number > b->number;
 }
 
-size_t approvals_list(struct approvals *a, char ret_ids[APPROVALS_PENDING_MAX][APPROVAL_ID_SIZE])
+size_t approvals_list(struct approvals *a, struct approvals_item ret[APPROVALS_PENDING_MAX])
 {
 	const struct moment m = approvals_moment(a);
-	struct listed all[APPROVALS_PENDING_MAX];
 	size_t n = 0;
 
 	lock_take(&a->lock);
@@ -346,13 +340,11 @@ size_t approvals_list(struct approvals *a, char ret_ids[APPROVALS_PENDING_MAX][A
 		update_locked(a, op, &m);
 		if (op->state != PENDING || n == APPROVALS_PENDING_MAX) /* some may be reopened */
 			continue;
-		all[n].number = op->number;
-		memcpy(all[n++].id, op->id, APPROVAL_ID_SIZE);
+		ret[n].number = op->number;
+		memcpy(ret[n++].id, op->id, APPROVAL_ID_SIZE);
 	}
 	lock_drop(&a->lock);
-	qsort(all, n, sizeof all[0], compare_listed);
-	for (size_t i = 0; i < n; i++)
-		memcpy(ret_ids[i], all[i].id, APPROVAL_ID_SIZE);
+	qsort(ret, n, sizeof ret[0], compare_items);
 	return n;
 }
 

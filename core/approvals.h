@@ -58,8 +58,12 @@ int approvals_submit(struct approvals *a, const struct approvals_order *order,
 /* -ENOENT: it is not pending. */
 int approvals_withdraw(struct approvals *a, const char *id);
 
-/* The ids of what is pending, oldest first. Returns how many. */
-size_t approvals_list(struct approvals *a, char ret_ids[APPROVALS_PENDING_MAX][APPROVAL_ID_SIZE]);
+/* What is pending, oldest first; numbers rise and are never used again in this run. Returns how many. */
+struct approvals_item {
+	uint64_t number;
+	char id[APPROVAL_ID_SIZE];
+};
+size_t approvals_list(struct approvals *a, struct approvals_item ret[APPROVALS_PENDING_MAX]);
 /* The text to sign, then who has: of a pending one, else the errors of approvals_sign(). */
 int approvals_text(struct approvals *a, const char *id, struct buf *out, struct fault *f);
 

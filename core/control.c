@@ -14,6 +14,7 @@
 #include "core/lock.h"
 #include "core/log.h"
 #include "core/rate.h"
+#include "core/trace.h"
 
 /* Refused looks recorded one by one: so many at once, then one in so long. */
 #define NOTES_BURST  100
@@ -28,9 +29,9 @@ struct note {
 };
 
 struct control {
-	struct engine *engine; /* fixed, as are models, audit and gate */
-	struct models *models;
-	struct audit *audit; /* NULL: it could not be opened */
+	struct control_config config; /* fixed, as are audit, approvals and gate */
+	struct audit *audit;          /* NULL: it could not be opened */
+	struct approvals *approvals;  /* NULL: nothing needs them */
 	struct privileged *gate;
 	pthread_t worker, scribe;
 	struct lock lock;
@@ -52,9 +53,12 @@ struct control {
 static int operate(struct control *c, enum engine_operation what, const struct privileged_order *o,
 	struct fault *f)
 {
-	const struct engine_order order = { .what = what, .force = o->forced };
+	const struct engine_order order = { .what = what,
+		.force = o->forced,
+		.only = o->approved,
+		.generation = o->generation };
 
-	return engine_operate(c->engine, &order, f);
+	return engine_operate(c->config.engine, &order, f);
 }
 
 #define OPERATION(name, what) \
@@ -75,8 +79,8 @@ static int do_load(void *context, const struct privileged_order *o, struct fault
 	struct control *c = context;
 	struct engine_order order = { .what = ENGINE_LOAD, .force = o->forced };
 
-	order.model = models_choose(c->models, o->args, f);
-	return order.model < 0 ? order.model : engine_operate(c->engine, &order, f);
+	order.model = models_choose(c->config.models, o->args, f);
+	return order.model < 0 ? order.model : engine_operate(c->config.engine, &order, f);
 }
 
 static int do_parallel(void *context, const struct privileged_order *o, struct fault *f)
@@ -101,9 +105,27 @@ static int do_faults(void *context, const struct privileged_order *o, struct fau
 	return err;
 }
 
+static int do_trace_start(void *context, const struct privileged_order *o, struct fault *f)
+{
+	unsigned long long seconds, bytes;
+	char end;
+
+	(void)context;
+	if (sscanf(o->args, "%llu %llu%c", &seconds, &bytes, &end) != 2)
+		return fault_set(f, -EINVAL, "write two numbers", "SECONDS BYTES are no numbers");
+	return trace_start(seconds, bytes, f);
+}
+
+static int do_trace_stop(void *context, const struct privileged_order *o, struct fault *f)
+{
+	(void)context, (void)o, (void)f;
+	trace_stop();
+	return 0;
+}
+
 static bool busy(void *context)
 {
-	return engine_busy(((struct control *)context)->engine);
+	return engine_busy(((struct control *)context)->config.engine);
 }
 
 static struct privileged_owner owner_of(struct control *c)
@@ -118,9 +140,12 @@ static struct privileged_owner owner_of(struct control *c)
 			[PRIVILEGED_CONFIGURE] = do_configure,
 			[PRIVILEGED_DRAIN] = do_drain,
 			[PRIVILEGED_PARALLEL] = do_parallel,
+			[PRIVILEGED_TRACE_START] = do_trace_start,
+			[PRIVILEGED_TRACE_STOP] = do_trace_stop,
 			[PRIVILEGED_FAULTS] = device_layer_is_there() ? do_faults : NULL,
 		},
 		.busy = busy,
+		.approvals = c->approvals,
 		.context = c,
 	};
 }
@@ -188,6 +213,8 @@ static int carry_out(struct control *c, const struct control_order *o, struct fa
 	char command[CONTROL_LINE_MAX + 64];
 	const char *reason;
 
+	if (o->what == CONTROL_APPROVE)
+		return privileged_approve(c->gate, &o->who, o->approval, o->line, f);
 	if (split(o, command, sizeof command, &reason))
 		return refuse_line(c, o, f);
 	return privileged_run(c->gate, &o->who, command, reason, f);
@@ -203,7 +230,7 @@ static struct control_operation *place_of(struct control *c, uint64_t id)
 static uint64_t begin(struct control *c, const struct control_order *o)
 {
 	struct control_operation op = { .uid = o->who.uid,
-		.command = o->command,
+		.name = o->what == CONTROL_APPROVE ? "approve" : privileged_row(o->command)->name,
 		.asked = clock_wall(),
 		.fault = FAULT_NONE };
 
@@ -280,7 +307,7 @@ void control_render(const struct control_operation *o, struct buf *out)
 		!o->ended              ? "under way"
 			: o->fault.err ? "failed"
 				       : "done",
-		privileged_row(o->command)->name, o->line, o->uid);
+		o->name, o->line, o->uid);
 	put_time(out, "asked", o->asked);
 	put_time(out, "ended", o->ended);
 	if (!o->fault.err)
@@ -335,13 +362,38 @@ static struct control_order *take_order(struct control *c, bool *ret_stopping)
 static void run_order(struct control *c, struct control_order *o)
 {
 	struct fault f = FAULT_NONE;
-	uint64_t id = begin(c, o);
-	int err = carry_out(c, o, &f);
+	uint64_t id;
+	int err;
 
+	if (o->what == CONTROL_RENDER) {
+		o->done(o, o->render(c, &o->text));
+		return;
+	}
+	id = begin(c, o);
+	err = carry_out(c, o, &f);
 	end(c, id, &f);
 	if (err)
-		log_warning("control: %s: %s", privileged_row(o->command)->name, f.reason);
+		log_warning("control: an order was not carried out: %s", f.reason);
 	o->done(o, err);
+}
+
+static int add_line(void *out, const char *line)
+{
+	buf_printf(out, "%s\n", line);
+	return 0;
+}
+
+int control_render_audit(struct control *c, struct buf *out)
+{
+	struct fault f = FAULT_NONE;
+
+	return audit_show(c->config.store, CONTROL_AUDIT_SHOWN, add_line, out, &f);
+}
+
+int control_render_trace(struct control *c, struct buf *out)
+{
+	(void)c;
+	return trace_render(out);
 }
 
 static void *worker_main(void *control)
@@ -445,8 +497,26 @@ static int start_threads(struct control *c)
 	return -EAGAIN;
 }
 
-int control_new(const char *store, uint32_t uid, struct engine *engine, struct models *models,
-	struct control **ret)
+static uint64_t generation(void *context)
+{
+	return health_generation(((struct control *)context)->config.health);
+}
+
+static int open_approvals(struct control *c)
+{
+	const struct approvals_owner owner = { .need = c->config.approvals,
+		.generation = generation,
+		.context = c };
+	struct fault f = FAULT_NONE;
+	int err = c->config.approvals ? approvals_open(c->config.store, &owner, &c->approvals, &f)
+				      : 0;
+
+	if (err)
+		log_error("approvals: %s", f.reason);
+	return err;
+}
+
+int control_new(const struct control_config *config, struct control **ret)
 {
 	struct control *c = calloc(1, sizeof *c);
 	struct privileged_owner owner;
@@ -455,16 +525,17 @@ int control_new(const char *store, uint32_t uid, struct engine *engine, struct m
 
 	if (!c)
 		return -ENOMEM;
-	c->engine = engine;
-	c->models = models;
+	c->config = *config;
 	c->last = &c->first;
 	lock_init(&c->lock, RANK_CONTROL, "control");
 	lock_cond_init(&c->work);
 	lock_cond_init(&c->noted);
-	if (audit_open(store, &c->audit, &f))
+	if (audit_open(config->store, &c->audit, &f))
 		log_error("privileged commands are refused: %s", f.reason);
+	err = open_approvals(c);
 	owner = owner_of(c);
-	err = privileged_new(c->audit, uid, &owner, &c->gate);
+	if (!err)
+		err = privileged_new(c->audit, config->uid, &owner, &c->gate);
 	if (!err)
 		err = start_threads(c);
 	if (err)
@@ -472,6 +543,11 @@ int control_new(const char *store, uint32_t uid, struct engine *engine, struct m
 	else
 		*ret = c;
 	return err;
+}
+
+struct approvals *control_approvals(struct control *c)
+{
+	return c->approvals;
 }
 
 void control_stop(struct control *c)
@@ -490,6 +566,7 @@ void control_free(struct control *c)
 	if (!c)
 		return;
 	privileged_free(c->gate);
+	approvals_close(c->approvals);
 	audit_close(c->audit);
 	lock_cond_done(&c->noted);
 	lock_cond_done(&c->work);

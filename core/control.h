@@ -11,18 +11,29 @@
 #include "core/models.h"
 #include "core/privileged.h"
 
-#define CONTROL_OPERATIONS 64   /* kept to be read afterwards */
-#define CONTROL_WAITING    64   /* commands under way; then -EAGAIN */
-#define CONTROL_NOTES      1024 /* attempts to be audited; what comes on top is counted */
-#define CONTROL_LINE_MAX   1024 /* bytes of a command and its reason */
+#define CONTROL_OPERATIONS  64   /* kept to be read afterwards */
+#define CONTROL_WAITING     64   /* commands under way; then -EAGAIN */
+#define CONTROL_NOTES       1024 /* attempts to be audited; what comes on top is counted */
+#define CONTROL_AUDIT_SHOWN 1000
+#define CONTROL_LINE_MAX    1024 /* bytes of a command and its reason */
+
+enum control_what {
+	CONTROL_COMMAND,
+	CONTROL_APPROVE, /* a signature for an operation that waits for approval */
+	CONTROL_RENDER   /* a text that takes time or the disk */
+};
 
 struct control;
 
 /* A command on its way; embedded by the owner. */
 struct control_order {
 	struct cred who; /* in_group is not asked */
-	enum privileged_command command;
-	char line[CONTROL_LINE_MAX + 1];
+	enum control_what what;
+	enum privileged_command command;                   /* of CONTROL_COMMAND */
+	char approval[APPROVAL_ID_SIZE];                   /* of CONTROL_APPROVE */
+	char line[CONTROL_LINE_MAX + 1];                   /* of both */
+	int (*render)(struct control *c, struct buf *out); /* of CONTROL_RENDER, into text */
+	struct buf text;                                   /* the owner's */
 	/* Called once, without a lock, from a thread of control. 0 or why not. */
 	void (*done)(struct control_order *o, int err);
 	struct control_order *next; /* private */
@@ -30,8 +41,15 @@ struct control_order {
 
 /* The audit trail that cannot be opened is no error: then every command is refused with -EIO, and
  * the log says why. */
-int control_new(const char *store, uint32_t uid, struct engine *engine, struct models *models,
-	struct control **ret);
+struct control_config {
+	const char *store;
+	uint32_t uid; /* the daemon's */
+	struct engine *engine;
+	struct models *models;
+	struct health *health;
+	unsigned approvals; /* so many approvers must sign what is destructive; 0: none */
+};
+int control_new(const struct control_config *config, struct control **ret);
 /* What is under way ends first; the rest is answered with -ESHUTDOWN. Before the engine is stopped. */
 void control_stop(struct control *c);
 void control_free(struct control *c); /* after control_stop(); NULL is fine */
@@ -48,7 +66,7 @@ void control_note(struct control *c, const struct cred *who, const char *what, c
 struct control_operation {
 	uint64_t id; /* from 1, in order */
 	uint32_t uid;
-	enum privileged_command command;
+	const char *name; /* of the command, or "approve" */
 	char line[CONTROL_LINE_MAX + 1];
 	int64_t asked, ended; /* wall ns; 0 while it is under way */
 	struct fault fault;   /* err 0: it went well */
@@ -61,6 +79,11 @@ bool control_look(struct control *c, uint64_t id, struct control_operation *ret)
 void control_render(const struct control_operation *o, struct buf *out);
 /* The last one that did not go well; false where there is none. */
 bool control_last_error(struct control *c, struct control_operation *ret);
+/* What waits for approval; NULL where nothing needs it. */
+struct approvals *control_approvals(struct control *c);
+/* For CONTROL_RENDER: the last trace; the last CONTROL_AUDIT_SHOWN records of the audit trail. */
+int control_render_trace(struct control *c, struct buf *out);
+int control_render_audit(struct control *c, struct buf *out);
 /* How a command is written. */
 void control_usage(enum privileged_command c, struct buf *out);
 

@@ -251,6 +251,9 @@ static int do_it(struct engine *e, const struct engine_order *o, struct fault *f
 	const struct row *r = &rows[o->what];
 	struct fault others = FAULT_NONE;
 
+	if (o->only && o->generation != (e->generation ? e->generation->number : 0))
+		return fault_set(f, -ESTALE, "ask for it anew",
+			"another generation is on the device than was approved");
 	if (is_missing(e, o->what))
 		return fault_from_device(f, NPU_DEVICE_UNSUPPORT, "resetting the device");
 	if (e->n_active) {

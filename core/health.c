@@ -160,6 +160,16 @@ enum health_state health_state(struct health *h)
 	return s;
 }
 
+uint64_t health_generation(struct health *h)
+{
+	uint64_t generation;
+
+	lock_take(&h->lock);
+	generation = h->generation;
+	lock_drop(&h->lock);
+	return generation;
+}
+
 const char *health_state_name(enum health_state s)
 {
 	static const char *const names[HEALTH_STATE_COUNT] = {

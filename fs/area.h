@@ -96,6 +96,8 @@ struct fixed_area {
 extern const struct fixed_area fixed_root, fixed_models, fixed_manifests;
 const struct fixed_area *fixed_of(enum area area); /* NULL for what is no area of tables */
 extern const struct node_row session_rows[];
-const struct node_row *control_node_row(size_t i); /* NULL past the last */
+/* Each row of control/, for the mount's README. */
+void control_put_docs(void (*put)(struct buf *out, const char *folder, const struct node_row *row),
+	struct buf *out);
 
 #endif

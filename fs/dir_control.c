@@ -1,6 +1,6 @@
-/* control/: the privileged plane as files, root's alone. Numbers: object 0 row ROW_SELF is the folder
- * itself, row ROW_FIRST + k the k-th row below; object 1 is operations/, in which row ROW_FIRST + id is
- * the operation of that id. Nothing of it is cached by the kernel, every look at it is decided here,
+/* control/: the privileged plane as files, root's alone. Numbers: an object is one of the folders below,
+ * its row ROW_SELF the folder itself; of a folder of rows ROW_FIRST + k is the k-th row of the table, of
+ * operations/ and approvals/ ROW_FIRST + the number of what is asked about. Nothing of it is cached by the kernel, every look at it is decided here,
  * and noted for the audit trail whatever was decided. */
 #include "fs/area.h"
 
@@ -11,14 +11,16 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "core/audit.h"
 #include "core/clock.h"
 #include "core/control.h"
 #include "core/device_layer.h"
-#include "core/mem.h"
+#include "core/trace.h"
 
-#define OPERATIONS   1
-#define AUDIT_SHOWN  1000 /* records that reading control/audit gives */
+enum folder { CONTROL, OPERATIONS, APPROVALS, TRACE, FOLDER_COUNT };
+
+static const char *const folder_nodes[FOLDER_COUNT] = { "control", "control/operations",
+	"control/approvals", "control/trace" };
+
 #define ID_NAME_SIZE 24
 
 /* --- what the files show ---------------------------------------------------------------------- */
@@ -28,20 +30,6 @@ static int usage_show(struct npufs *fs, uint64_t command, struct buf *out)
 	(void)fs;
 	control_usage((enum privileged_command)command, out);
 	return 0;
-}
-
-static int add_line(void *out, const char *line)
-{
-	buf_printf(out, "%s\n", line);
-	return 0;
-}
-
-static int audit_trail_show(struct npufs *fs, uint64_t object, struct buf *out)
-{
-	struct fault f = FAULT_NONE;
-
-	(void)object;
-	return audit_show(fs->store, AUDIT_SHOWN, add_line, out, &f);
 }
 
 static int last_error_show(struct npufs *fs, uint64_t object, struct buf *out)
@@ -60,103 +48,181 @@ static bool faults_exist(struct npufs *fs)
 	return device_layer_is_there();
 }
 
-/* A row of a command; the others only show something. */
+static int trace_state_show(struct npufs *fs, uint64_t object, struct buf *out)
+{
+	static const char *const ends[] = { [TRACE_STILL_ON] = "on",
+		[TRACE_BY_TIME] = "ended by its time",
+		[TRACE_BY_SIZE] = "ended by its size",
+		[TRACE_BY_STOP] = "stopped" };
+	struct trace_view v;
+
+	(void)fs, (void)object;
+	trace_look(&v);
+	buf_printf(out, "%s\n", v.any ? ends[v.ended] : "none");
+	if (v.any)
+		buf_printf(out, "seconds: %llu\nbytes: %llu\nevents: %llu\ndropped: %llu\n",
+			(unsigned long long)v.seconds, (unsigned long long)v.bytes,
+			(unsigned long long)v.events, (unsigned long long)v.dropped);
+	return 0;
+}
+
+static bool approvals_exist(struct npufs *fs)
+{
+	return control_approvals(fs->control) != NULL;
+}
+
+/* A row of a command; the others only show something, or are folders. */
 struct control_row {
 	struct node_row row;
 	enum privileged_command command; /* of rows that take one */
+	enum folder in, opens;           /* where it is; the folder that it is, or CONTROL */
+	int (*render)(struct control *c, struct buf *out); /* of a text that another thread makes */
+	const char *node; /* for the audit trail; NULL: the command's */
 };
 
-#define ORDER(name_, command_, doc_) \
+#define ORDER(in_, name_, command_, doc_) \
 	{ \
-		{ .name = name_, .mode = 0600, .show = usage_show, .doc = doc_ }, command_ \
+		.row = { .name = name_, .mode = 0600, .show = usage_show, .doc = doc_ }, \
+		.command = command_, .in = in_ \
 	}
-#define SHOWN(name_, show_, doc_) \
+#define SHOWN(in_, name_, show_, render_, node_, doc_) \
 	{ \
-		{ .name = name_, .mode = 0400, .show = show_, .doc = doc_ }, PRIVILEGED_COUNT \
+		.row = { .name = name_, .mode = 0400, .show = show_, .doc = doc_ }, \
+		.command = PRIVILEGED_COUNT, .in = in_, .render = render_, .node = node_ \
+	}
+#define FOLDER(name_, opens_, exists_, doc_) \
+	{ \
+		.row = { .name = name_, \
+			.mode = 0700, \
+			.area = AREA_CONTROL, \
+			.exists = exists_, \
+			.doc = doc_ }, \
+		.command = PRIVILEGED_COUNT, .opens = opens_, .node = "control/" name_ \
 	}
 static const struct control_row control_rows[] = {
-	ORDER("load", PRIVILEGED_LOAD, "write ALIAS [force]: REASON to have that model served"),
-	ORDER("unload", PRIVILEGED_UNLOAD, "take the model off the device; jobs wait"),
-	ORDER("configure", PRIVILEGED_CONFIGURE, "bring the model up anew; ends unload and drain"),
-	ORDER("drain", PRIVILEGED_DRAIN, "let what runs end, refuse new jobs"),
-	ORDER("reset_ccu", PRIVILEGED_RESET_CCU, "clear a compute-unit fault"),
-	ORDER("reset_config", PRIVILEGED_RESET_CONFIG, "forget the configuration, configure again"),
-	ORDER("reset_device", PRIVILEGED_RESET_DEVICE, "reset the device: the last resort"),
-	ORDER("parallel", PRIVILEGED_PARALLEL, "two inferences in flight, where proven: on or off"),
-	{ { .name = "faults",
+	ORDER(CONTROL, "load", PRIVILEGED_LOAD, "write ALIAS [force]: REASON to have it served"),
+	ORDER(CONTROL, "unload", PRIVILEGED_UNLOAD, "take the model off the device; jobs wait"),
+	ORDER(CONTROL, "configure", PRIVILEGED_CONFIGURE,
+		"bring the model up anew; ends unload and drain"),
+	ORDER(CONTROL, "drain", PRIVILEGED_DRAIN, "let what runs end, refuse new jobs"),
+	ORDER(CONTROL, "reset_ccu", PRIVILEGED_RESET_CCU, "clear a compute-unit fault"),
+	ORDER(CONTROL, "reset_config", PRIVILEGED_RESET_CONFIG,
+		"forget the configuration, configure again"),
+	ORDER(CONTROL, "reset_device", PRIVILEGED_RESET_DEVICE,
+		"reset the device: the last resort"),
+	ORDER(CONTROL, "parallel", PRIVILEGED_PARALLEL,
+		"two inferences in flight, where proven: on or off"),
+	{ .row = { .name = "faults",
 		  .mode = 0600,
 		  .show = usage_show,
 		  .exists = faults_exist,
 		  .doc = "with -o fault: plant other faults, or none" },
-		PRIVILEGED_FAULTS },
-	SHOWN("audit", audit_trail_show, "the last records of the audit trail"),
-	SHOWN("last_error", last_error_show, "the last command that did not go well, and why"),
-	{ { .name = "operations",
-		  .mode = 0700,
-		  .area = AREA_CONTROL,
-		  .doc = "a file for each of the last commands: what became of it" },
-		PRIVILEGED_COUNT },
+		.command = PRIVILEGED_FAULTS },
+	SHOWN(CONTROL, "audit", NULL, control_render_audit, "control/audit",
+		"the last records of the audit trail"),
+	SHOWN(CONTROL, "last_error", last_error_show, NULL, "control/last_error",
+		"the last command that did not go well, and why"),
+	FOLDER("operations", OPERATIONS, NULL,
+		"a file for each of the last commands: what became of it"),
+	FOLDER("approvals", APPROVALS, approvals_exist,
+		"with -o approvals: what waits to be signed; npufs-admin approve signs it"),
+	FOLDER("trace", TRACE, NULL, "a bounded trace of what happens to jobs"),
+	ORDER(TRACE, "start", PRIVILEGED_TRACE_START,
+		"write SECONDS BYTES: REASON to record for so long and so much"),
+	ORDER(TRACE, "stop", PRIVILEGED_TRACE_STOP, "end it early"),
+	SHOWN(TRACE, "state", trace_state_show, NULL, "control/trace/state",
+		"is one on, how it ended, events, dropped ones"),
+	SHOWN(TRACE, "last.json", NULL, control_render_trace, "control/trace/last.json",
+		"the last one, for Perfetto or chrome://tracing"),
 };
 
 #define N_ROWS (sizeof control_rows / sizeof *control_rows)
 
-const struct node_row *control_node_row(size_t i)
+void control_put_docs(void (*put)(struct buf *out, const char *folder, const struct node_row *row),
+	struct buf *out)
 {
-	return i < N_ROWS ? &control_rows[i].row : NULL;
+	for (size_t i = 0; i < N_ROWS; i++)
+		put(out, control_rows[i].in == TRACE ? "control/trace/" : "control/",
+			&control_rows[i].row);
 }
 
 /* --- places ----------------------------------------------------------------------------------- */
 
 struct spot {
+	const struct control_row *row;   /* NULL: a folder, an operation or an approval */
+	struct control_operation op;     /* id 0: none */
+	char approval[APPROVAL_ID_SIZE]; /* "": none */
 	bool dir;
-	const struct control_row *row; /* of control/; NULL for operations and the folder itself */
-	struct control_operation op;   /* id 0: none */
-	const char *node;              /* for the audit trail */
+	const char *node; /* for the audit trail */
 };
-
-static const char *node_of(const struct control_row *r)
-{
-	static const char *const names[] = { "control/audit", "control/last_error",
-		"control/operations" };
-
-	if (r->command < PRIVILEGED_COUNT)
-		return privileged_row(r->command)->node;
-	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
-		if (strcmp(strchr(names[i], '/') + 1, r->row.name) == 0)
-			return names[i];
-	return "control";
-}
 
 static bool row_exists(struct npufs *fs, const struct control_row *r)
 {
 	return !r->row.exists || r->row.exists(fs);
 }
 
+/* By its id, or where that is NULL by its number. */
+static bool find_approval(struct npufs *fs, uint64_t number, const char *id,
+	struct approvals_item *ret)
+{
+	struct approvals *a = control_approvals(fs->control);
+	struct approvals_item all[APPROVALS_PENDING_MAX];
+	size_t n = a ? approvals_list(a, all) : 0;
+
+	for (size_t i = 0; i < n; i++)
+		if (id ? strcmp(all[i].id, id) == 0 : all[i].number == number) {
+			*ret = all[i];
+			return true;
+		}
+	return false;
+}
+
+static int find_row(struct npufs *fs, struct at at, struct spot *ret)
+{
+	unsigned k = at.row - ROW_FIRST;
+
+	if (k >= N_ROWS || control_rows[k].in != at.object || !row_exists(fs, &control_rows[k]))
+		return -ESTALE;
+	ret->row = &control_rows[k];
+	ret->node = ret->row->node ? ret->row->node : privileged_row(ret->row->command)->node;
+	return 0;
+}
+
 static int find_spot(struct npufs *fs, struct at at, struct spot *ret)
 {
-	*ret = (struct spot){ .dir = true, .node = "control" };
-	if (at.object > OPERATIONS || (at.object == 0 && at.row >= ROW_FIRST + N_ROWS))
+	struct approvals_item item;
+
+	*ret = (struct spot){ .dir = at.row == ROW_SELF };
+	if (at.object >= FOLDER_COUNT || at.row < ROW_SELF)
 		return -ESTALE;
-	if (at.object == OPERATIONS)
-		ret->node = "control/operations";
-	if (at.row == ROW_SELF)
+	ret->node = folder_nodes[at.object];
+	if (ret->dir)
 		return 0;
-	ret->dir = false;
 	if (at.object == OPERATIONS)
 		return control_look(fs->control, at.row - ROW_FIRST, &ret->op) ? 0 : -ESTALE;
-	ret->row = &control_rows[at.row - ROW_FIRST];
-	ret->node = node_of(ret->row);
-	return row_exists(fs, ret->row) ? 0 : -ESTALE;
+	if (at.object != APPROVALS)
+		return find_row(fs, at, ret);
+	if (!find_approval(fs, at.row - ROW_FIRST, NULL, &item))
+		return -ESTALE;
+	memcpy(ret->approval, item.id, sizeof ret->approval);
+	return 0;
+}
+
+static bool takes_orders(const struct spot *p)
+{
+	return p->approval[0] || (p->row && p->row->command < PRIVILEGED_COUNT);
+}
+
+static mode_t mode_of(const struct spot *p)
+{
+	if (p->dir)
+		return 0700;
+	return p->row ? p->row->row.mode : p->approval[0] ? 0600 : 0400;
 }
 
 static struct owner owner_of(struct npufs *fs, const struct spot *p)
 {
-	return (struct owner){ .uid = fs->uid,
-		.gid = fs->gid,
-		.mode = p->dir   ? 0700
-			: p->row ? p->row->row.mode
-				 : 0400,
-		.dir = p->dir };
+	return (struct owner){ .uid = fs->uid, .gid = fs->gid, .mode = mode_of(p), .dir = p->dir };
 }
 
 /* Root's and the daemon's user's alone, by whatever way it was reached. */
@@ -166,7 +232,7 @@ static int check(struct npufs *fs, const struct cred *c, const struct spot *p, i
 	const struct owner own = owner_of(fs, p);
 	int err = access_check(c, &folder, X_OK);
 
-	if (!err && want & W_OK && !p->dir && (!p->row || p->row->command == PRIVILEGED_COUNT))
+	if (!err && want & W_OK && !p->dir && !takes_orders(p))
 		return -EACCES; /* also root's: nothing takes it */
 	return err ? err : access_check(c, &own, want);
 }
@@ -182,13 +248,32 @@ static int decide(struct npufs *fs, const struct cred *c, const struct spot *p, 
 
 static int render(struct npufs *fs, const struct spot *p, struct buf *out)
 {
+	struct fault f = FAULT_NONE;
 	int err = 0;
 
-	if (p->row)
+	if (p->row && p->row->row.show)
 		err = p->row->row.show(fs, (uint64_t)p->row->command, out);
-	else
+	else if (p->approval[0])
+		err = approvals_text(control_approvals(fs->control), p->approval, out, &f);
+	else if (p->op.id)
 		control_render(&p->op, out);
 	return err ? err : buf_error(out);
+}
+
+static struct handle *handle_for(const struct spot *p, struct buf *text)
+{
+	struct control_order form = { .what = CONTROL_COMMAND };
+
+	if (p->row && p->row->render)
+		return later_handle_new(p->row->render);
+	if (!takes_orders(p))
+		return text_handle_new(text);
+	if (p->row)
+		form.command = p->row->command;
+	else
+		form.what = CONTROL_APPROVE;
+	memcpy(form.approval, p->approval, sizeof form.approval);
+	return order_handle_new(&form, text);
 }
 
 /* --- attributes and opening ------------------------------------------------------------------- */
@@ -268,35 +353,53 @@ static int control_open(struct npufs *fs, const struct cred *c, struct at at,
 	if (err)
 		return err;
 	fi->direct_io = true;
-	*ret = p.row && p.row->command < PRIVILEGED_COUNT ? order_handle_new(p.row->command, &text)
-							  : text_handle_new(&text);
+	*ret = handle_for(&p, &text);
 	return *ret ? 0 : -ENOMEM;
 }
 
 /* --- names ------------------------------------------------------------------------------------ */
 
-static int find_name(struct npufs *fs, struct at dir, const char *name, struct at *ret)
+static int find_operation(struct npufs *fs, const char *name, struct at *ret)
 {
 	struct control_operation op;
-	uint64_t id = 0;
+	char same[ID_NAME_SIZE];
+	unsigned id = 0;
 
-	if (dir.object == OPERATIONS) {
-		for (const char *p = name; *p >= '0' && *p <= '9' && p - name < 9; p++)
-			id = id * 10 + (uint64_t)(*p - '0');
-		*ret = (struct at){ AREA_CONTROL, OPERATIONS, ROW_FIRST + (unsigned)id };
-		char same[ID_NAME_SIZE];
+	for (const char *p = name; *p >= '0' && *p <= '9' && p - name < 9; p++)
+		id = id * 10 + (unsigned)(*p - '0');
+	*ret = (struct at){ AREA_CONTROL, OPERATIONS, ROW_FIRST + id };
+	snprintf(same, sizeof same, "%u", id);
+	return strcmp(same, name) == 0 && control_look(fs->control, id, &op) ? 0 : -ENOENT;
+}
 
-		snprintf(same, sizeof same, "%llu", (unsigned long long)id);
-		return strcmp(same, name) == 0 && control_look(fs->control, id, &op) ? 0 : -ENOENT;
+static struct at row_place(const struct control_row *r)
+{
+	return r->opens
+		? (struct at){ AREA_CONTROL, r->opens, ROW_SELF }
+		: (struct at){ AREA_CONTROL, r->in, ROW_FIRST + (unsigned)(r - control_rows) };
+}
+
+static struct at approval_place(const struct approvals_item *i)
+{
+	return (struct at){ AREA_CONTROL, APPROVALS, ROW_FIRST + (unsigned)i->number };
+}
+
+static int find_name(struct npufs *fs, struct at dir, const char *name, struct at *ret)
+{
+	struct approvals_item item;
+
+	if (dir.object == OPERATIONS)
+		return find_operation(fs, name, ret);
+	if (dir.object == APPROVALS && find_approval(fs, 0, name, &item)) {
+		*ret = approval_place(&item);
+		return 0;
 	}
-	for (unsigned k = 0; k < N_ROWS; k++) {
+	for (size_t k = 0; k < N_ROWS; k++) {
 		const struct control_row *r = &control_rows[k];
 
-		if (strcmp(r->row.name, name) != 0 || !row_exists(fs, r))
+		if (r->in != dir.object || strcmp(r->row.name, name) != 0 || !row_exists(fs, r))
 			continue;
-		*ret = r->row.area == AREA_CONTROL
-			? (struct at){ AREA_CONTROL, OPERATIONS, ROW_SELF }
-			: (struct at){ AREA_CONTROL, 0, ROW_FIRST + k };
+		*ret = row_place(r);
 		return 0;
 	}
 	return -ENOENT;
@@ -343,20 +446,36 @@ static int list_operations(struct npufs *fs, uint64_t from, struct listing *l)
 	return 0;
 }
 
+static int list_approvals(struct npufs *fs, uint64_t from, struct listing *l)
+{
+	struct approvals *a = control_approvals(fs->control);
+	struct approvals_item all[APPROVALS_PENDING_MAX];
+	size_t n = a ? approvals_list(a, all) : 0;
+
+	for (size_t i = 0; i < n; i++)
+		if (all[i].number > from &&
+			!l->add(l, all[i].id, approval_place(&all[i]), false, all[i].number))
+			break;
+	return 0;
+}
+
+static int list_rows(struct npufs *fs, struct at dir, uint64_t from, struct listing *l)
+{
+	for (size_t k = from; k < N_ROWS; k++) {
+		const struct control_row *r = &control_rows[k];
+
+		if (r->in == dir.object && row_exists(fs, r) &&
+			!l->add(l, r->row.name, row_place(r), r->opens != CONTROL, k + 1))
+			break;
+	}
+	return 0;
+}
+
 static int control_list(struct npufs *fs, struct at dir, uint64_t from, struct listing *l)
 {
 	if (dir.object == OPERATIONS)
 		return list_operations(fs, from, l);
-	for (unsigned k = (unsigned)from; k < N_ROWS; k++) {
-		const struct node_row *r = &control_rows[k].row;
-		bool folder = r->area == AREA_CONTROL;
-		struct at at = { AREA_CONTROL, folder ? OPERATIONS : 0,
-			folder ? ROW_SELF : ROW_FIRST + k };
-
-		if (row_exists(fs, &control_rows[k]) && !l->add(l, r->name, at, folder, k + 1))
-			break;
-	}
-	return 0;
+	return dir.object == APPROVALS ? list_approvals(fs, from, l) : list_rows(fs, dir, from, l);
 }
 
 /* Everything that would change the folder is an attempt too. */

@@ -51,9 +51,12 @@ void fresh_text_reply(struct fresh_text *t, fuse_req_t req, size_t size, off_t o
 struct node_row;
 struct handle *command_handle_new(const struct node_row *row, uint64_t object, struct buf *text);
 
-/* fs/kind_order.c: a privileged command, answered when it was carried out; `text` is taken. NULL: no
- * memory. */
-struct handle *order_handle_new(enum privileged_command command, struct buf *text);
+/* fs/kind_order.c: a privileged command, or a signature for one, as `form` says; answered when it was
+ * carried out. `text` is taken. NULL: no memory. */
+struct handle *order_handle_new(const struct control_order *form, struct buf *text);
+
+/* fs/kind_later.c: a text that a thread of control renders at the first read. NULL: no memory. */
+struct handle *later_handle_new(int (*render)(struct control *c, struct buf *out));
 
 /* fs/kind_event.c: accepts nothing. NULL: no memory. */
 struct handle *event_handle_new(void);

@@ -12,7 +12,7 @@
 
 struct order_handle {
 	struct handle base;
-	enum privileged_command command;
+	struct control_order form; /* of what each write is: a command, or a signature */
 	struct buf text;
 };
 
@@ -57,15 +57,18 @@ static int take_line(struct control_order *o, const char *bytes, size_t size)
 static void order_write(struct npufs *fs, fuse_req_t req, struct handle *h, const char *bytes,
 	size_t size, off_t off)
 {
+	const struct control_order *form = &((struct order_handle *)h)->form;
 	struct parked_order *o = calloc(1, sizeof *o);
 	int err = o ? take_line(&o->base, bytes, size) : -ENOMEM;
 
 	(void)off;
 	if (!err) {
+		o->base.what = form->what;
+		o->base.command = form->command;
+		memcpy(o->base.approval, form->approval, sizeof o->base.approval);
 		o->base.who = fs_cred(req);
 		o->base.who.in_group = NULL;
 		o->base.who.context = NULL;
-		o->base.command = ((struct order_handle *)h)->command;
 		o->base.done = answer;
 		o->req = req;
 		o->size = size;
@@ -90,14 +93,14 @@ static const struct handle_ops order_ops = {
 	.release = order_release,
 };
 
-struct handle *order_handle_new(enum privileged_command command, struct buf *text)
+struct handle *order_handle_new(const struct control_order *form, struct buf *text)
 {
 	struct order_handle *h = calloc(1, sizeof *h);
 
 	if (!h)
 		return NULL;
 	h->base.ops = &order_ops;
-	h->command = command;
+	h->form = *form;
 	h->text = *text;
 	*text = (struct buf)BUF_INIT;
 	return &h->base;

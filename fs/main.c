@@ -28,6 +28,7 @@
 #include "core/log.h"
 #include "core/mem.h"
 #include "core/metrics.h"
+#include "core/trace.h"
 #include "fs/announce.h"
 #include "fs/mountpoint.h"
 #include "fs/notify.h"
@@ -236,10 +237,16 @@ static int start_engine(struct npufs *fs, const struct device_ops *ops)
 		.depth = o->max_depth,
 		.umask = o->jobs_umask,
 	};
+	struct control_config control = { .store = fs->store,
+		.uid = fs->uid,
+		.models = fs->models,
+		.health = &fs->health,
+		.approvals = o->approvals };
 	int err = engine_new(&config, fs->models, &fs->health, &fs->engine);
 
+	control.engine = fs->engine;
 	if (!err)
-		err = control_new(fs->store, fs->uid, fs->engine, fs->models, &fs->control);
+		err = control_new(&control, &fs->control);
 	if (!err)
 		err = jobdir_new(&limits, fs->spool, fs->engine, fs->models, JOBS_ROOT_ID,
 			&fs->jobs);
@@ -422,6 +429,7 @@ static void tear_down(struct npufs *fs)
 	fuse_session_destroy(fs->session);
 	control_free(fs->control);
 	engine_free(fs->engine);
+	trace_done();
 	announce_free(fs->announcer);
 	models_free(fs->models);
 	health_done(&fs->health);

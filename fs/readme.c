@@ -50,6 +50,5 @@ void readme_render(struct npufs *fs, struct buf *out)
 	put_rows(out, "manifests/", fixed_manifests.object_rows);
 	put_jobs(out);
 	put_rows(out, "sessions/NAME/", session_rows);
-	for (size_t i = 0; control_node_row(i); i++)
-		put_row(out, "control/", control_node_row(i));
+	control_put_docs(put_row, out);
 }
