@@ -69,9 +69,9 @@ def test_fault__slow_load__alive_all_the_time_and_sessions_begin():
         m.put("a.json", '{"prompt":"3 Mar 2024","session":"early"}')
         seen, state = set(), m.path + "/sessions/early/state"
         while "ready" not in seen:
-            with took(0.1, "health"):
+            with took(0.7, "health"):  # half of the load
                 seen.add(read(m.path + "/health").split("\n")[0])
-            with took(0.1, "a session"):
+            with took(0.7, "a session"):
                 assert read(state).startswith(("in use\n", "idle\n")), read(state)
             time.sleep(0.02)
         equal(seen, {"starting", "ready"}, "health")
