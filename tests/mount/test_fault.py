@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import threading
+import time
 
 from harness import Mount, equal, errno_of, read, run, took, until
 from test_life import Unstarted, mounts
@@ -58,6 +59,45 @@ def test_fault__busy_for_ever__the_job_fails_and_nothing_is_reset():
         m.put("a.json", HELLO)
         equal(errno_of(m.out, "a"), errno.EBUSY, "answer")
         assert "\nrecoveries: 0\n" in read(m.path + "/health")
+
+
+def test_fault__slow_load__alive_all_the_time_and_sessions_begin():
+    """Starting holds up neither health nor who comes early (K16-07)."""
+    with Models("fault=configure@1:delay=1500", wait=False) as m:
+        until(m.serving, 10, "mounted")
+        os.mkdir(m.path + "/sessions/early")
+        m.put("a.json", '{"prompt":"3 Mar 2024","session":"early"}')
+        seen, state = set(), m.path + "/sessions/early/state"
+        while "ready" not in seen:
+            with took(0.7, "health"):  # half of the load
+                seen.add(read(m.path + "/health").split("\n")[0])
+            with took(0.7, "a session"):
+                assert read(state).startswith(("in use\n", "idle\n")), read(state)
+            time.sleep(0.02)
+        equal(seen, {"starting", "ready"}, "health")
+        equal(m.out("a"), "2024-03-03\n", "answer")
+
+
+def test_fault__session_s_job_fails__the_session_is_as_before():
+    """Neither its length nor its text suffers from a device that fails in the middle."""
+    ask = '{"prompt":"hello","session":"s"}'
+
+    def length(m):
+        try:
+            return int(read(m.path + "/sessions/s/length"))
+        except FileNotFoundError:
+            return 0
+
+    with planted("Wait@3:nan", "Wait@9:DeviceCrash") as m:
+        ended = []
+        for i in range(8):
+            m.put(f"{i}.json", ask)
+            ended.append(m.done(f"{i}")["state"])
+            until(lambda: read(m.path + "/health").startswith("ready"), 10, "ready again")
+            until(lambda: length(m) == 11 * ended.count("done"), 5, f"the length after {ended}")
+            if ended[-1] == "done":
+                equal(m.out(f"{i}"), "hello\n", "answer")
+        equal(ended.count("failed"), 2, "failed")
 
 
 def test_fault__wait_hangs__deadline_answered_health_quick_unmount_bounded():
