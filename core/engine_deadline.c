@@ -30,8 +30,10 @@ bool engine_leave_device(struct engine *e)
 	e->in_device = 0;
 	late = e->quarantined;
 	e->quarantined = false;
-	if (late)
+	if (late) {
 		health_set_away(e->health, 0);
+		lock_cond_signal(&e->due); /* it waits for deadlines only, meanwhile */
+	}
 	lock_drop(&e->lock);
 	return late;
 }
