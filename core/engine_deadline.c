@@ -7,6 +7,7 @@
 
 #include "core/clock.h"
 #include "core/engine_impl.h"
+#include "core/log.h"
 #include "core/metrics.h"
 
 /* --- the device's thread ---------------------------------------------------------------------- */
@@ -29,9 +30,11 @@ bool engine_leave_device(struct engine *e)
 	e->in_device = 0;
 	late = e->quarantined;
 	e->quarantined = false;
-	lock_drop(&e->lock);
-	if (late)
+	if (late) {
 		health_set_away(e->health, 0);
+		lock_cond_signal(&e->due); /* it waits for deadlines only, meanwhile */
+	}
+	lock_drop(&e->lock);
 	return late;
 }
 
@@ -75,6 +78,23 @@ static enum event wait_locked(struct engine *e)
 	}
 }
 
+static void given_up(struct fault *ret)
+{
+	*ret = (struct fault)FAULT_NONE;
+	fault_from_device(ret, NPU_TIMEOUT, "waiting for an inference");
+}
+
+/* All that tells of it is set before the device's thread can be back, which tells what is then. */
+static void begin_quarantine_locked(struct engine *e)
+{
+	struct fault f;
+
+	given_up(&f);
+	e->quarantined = true;
+	health_set_away(e->health, clock_mono() - e->config.wait_limit_ns);
+	engine_show_state_locked(e, HEALTH_RECOVERING, &f);
+}
+
 /* The next job that is past its deadline is counted. */
 static enum event wait_event(struct engine *e, struct job **ret, bool *ret_waited)
 {
@@ -86,22 +106,35 @@ static enum event wait_event(struct engine *e, struct job **ret, bool *ret_waite
 		*ret = job_get(job_of_deadline(deadlines_pop(&e->deadlines)));
 		*ret_waited = engine_forget_locked(e, *ret);
 	}
-	e->quarantined = e->quarantined || event == AWAY;
+	if (event == AWAY)
+		begin_quarantine_locked(e);
 	lock_drop(&e->lock);
 	return event;
 }
 
+/* The i-th of those that ran, counted; NULL past the end, and when the device's thread is back: it
+ * ends the rest itself, and what runs by then is nothing of this. */
+static struct job *hold_given_up(struct engine *e, size_t i)
+{
+	struct job *j = NULL;
+
+	lock_take(&e->lock);
+	if (e->quarantined && i < e->running)
+		j = job_get(e->held[i]);
+	lock_drop(&e->lock);
+	return j;
+}
+
 static void quarantine(struct engine *e)
 {
-	struct fault f = FAULT_NONE;
+	struct fault f;
 	struct job *j;
 
-	fault_from_device(&f, NPU_TIMEOUT, "waiting for an inference");
+	given_up(&f);
 	metrics_add(METRIC_QUARANTINES, 1);
 	metrics_device_error(NPU_TIMEOUT);
-	health_set_away(e->health, clock_mono() - e->config.wait_limit_ns);
-	engine_set_state(e, HEALTH_RECOVERING, &f);
-	for (size_t i = 0; (j = engine_hold_one(e, i)); i++)
+	log_warning("%s: %s", health_state_name(HEALTH_RECOVERING), f.reason);
+	for (size_t i = 0; (j = hold_given_up(e, i)); i++)
 		engine_end(e, j, JOB_FAILED, NULL, &f);
 }
 

@@ -13,8 +13,11 @@
 #include "core/log.h"
 #include "core/metrics.h"
 
-static void show_state(struct engine *e, enum health_state s, const struct fault *why)
+void engine_show_state_locked(struct engine *e, enum health_state s, const struct fault *why)
 {
+	lock_assert_held(&e->lock);
+	if (e->draining) /* that is what it then is until the end */
+		return;
 	if (why)
 		health_set_fault(e->health, s, why);
 	else
@@ -25,8 +28,7 @@ static void show_state(struct engine *e, enum health_state s, const struct fault
 void engine_set_state(struct engine *e, enum health_state s, const struct fault *why)
 {
 	lock_take(&e->lock);
-	if (!e->draining) /* that is what it then is until the end */
-		show_state(e, s, why);
+	engine_show_state_locked(e, s, why);
 	lock_drop(&e->lock);
 	if (why)
 		log_warning("%s: %s", health_state_name(s), why->reason);

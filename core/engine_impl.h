@@ -127,6 +127,7 @@ int engine_golden(struct engine *e, const struct artifact *artifact, struct faul
 enum npu_error engine_close_generation(struct engine *e);
 void engine_serve(struct engine *e); /* ready, or degraded */
 void engine_set_state(struct engine *e, enum health_state s, const struct fault *why);
+void engine_show_state_locked(struct engine *e, enum health_state s, const struct fault *why);
 void engine_model_failed(struct engine *e, int model, const struct fault *f);
 void engine_fail(struct engine *e, const struct fault *f); /* nothing serves */
 

@@ -323,6 +323,53 @@ static void quarantine__wait_never_comes__deadlines_and_cancels_go_on(void **sta
 	job_put(c);
 }
 
+static void quarantine__a_second_time__as_the_first(void **state)
+{
+	(void)state;
+	config.wait_limit_ns = 50 * NS_PER_MS;
+	start(&fake_ops);
+	for (int i = 0; i < 3; i++) {
+		struct job *j;
+
+		await_health(HEALTH_READY);
+		fake_hold();
+		j = submit(SHORT);
+		fake_await_held();
+		check_error(j, JOB_FAILED, -ETIMEDOUT);
+		await_health(HEALTH_RECOVERING);
+		usleep(100000); /* nobody watches for long while it is away */
+		fake_let_go();
+		job_put(j);
+	}
+	await_health(HEALTH_READY);
+}
+
+/* Given up and back at the same moment: whoever comes last, what serves says so. */
+static void quarantine__wait_comes_at_the_limit__ready_in_the_end(void **state)
+{
+	(void)state;
+	config.wait_limit_ns = 2 * NS_PER_MS;
+	start(&fake_ops);
+	await_health(HEALTH_READY);
+	for (int i = 0; i < 400; i++) {
+		struct job *j;
+
+		fake_hold();
+		j = submit(SHORT);
+		fake_await_held();
+		usleep(1850 + (unsigned)(i % 50) * 5);
+		fake_let_go();
+		await_end(j);
+		job_put(j);
+		await_health(HEALTH_READY);
+		for (int ms = 0; r.health.away_since && ms < 1000; ms++)
+			nap();
+		assert_int_equal(r.health.away_since, 0);
+		check_runs(SHORT, "d\n");
+		await_health(HEALTH_READY);
+	}
+}
+
 /* --- what was given up and may pass ----------------------------------------------------------- */
 
 static void start_two(void)
@@ -443,6 +490,8 @@ int main(void)
 		TEST(stopped__asked_again__nothing_reaches_the_device),
 		TEST(quarantine__wait_comes_late__answered_in_time_then_recovered),
 		TEST(quarantine__wait_never_comes__deadlines_and_cancels_go_on),
+		TEST(quarantine__a_second_time__as_the_first),
+		TEST(quarantine__wait_comes_at_the_limit__ready_in_the_end),
 		TEST(cool_down__all_models_given_up__all_are_tried_again),
 		TEST(cool_down__artifact_put_again__serves_at_once_and_for_good),
 		TEST(cool_down__default_is_given_up_for_good__the_other_serves),
