@@ -129,15 +129,14 @@ int jobdir_open(struct jobdir *d, const struct cred *c, uint64_t id, int flags,
 	return err;
 }
 
-/* The run is in memory again, so that a change of the file knows who reads. */
+/* The run is in memory again, so that a change of the file knows who reads. What it left goes on
+ * counting. */
 static int revive(struct jobdir *d, struct tree_node *n)
 {
 	int err = job_revive(d->spool, n->id, true, &n->job);
 
 	if (err)
 		return err;
-	usage_add(&d->usage, n->owner.uid, 0, -(int64_t)n->result_size);
-	n->result_size = 0;
 	n->handed = true;
 	jobdir_remember(d, n);
 	return 0;

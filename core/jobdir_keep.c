@@ -143,6 +143,7 @@ void jobdir_set_idle(struct tree_node *n, const struct job_view *v)
 /* True when the node's run need not be in memory any more. */
 static bool let_go(struct jobdir *d, struct tree_node *n)
 {
+	uint64_t counted = n->result_size;
 	struct job_view v;
 
 	job_look(n->job, &v);
@@ -151,7 +152,7 @@ static bool let_go(struct jobdir *d, struct tree_node *n)
 	if (!v.stored)
 		return true; /* it stays for good */
 	jobdir_set_idle(n, &v);
-	usage_add(&d->usage, n->owner.uid, 0, (int64_t)n->result_size);
+	usage_add(&d->usage, n->owner.uid, 0, (int64_t)(n->result_size - counted));
 	job_put(n->job);
 	n->job = NULL;
 	return true;

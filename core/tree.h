@@ -34,7 +34,7 @@ struct tree_node {
 	struct tree_dir *dir;    /* folders */
 	struct spool_file *file; /* files, while they are open; counted */
 	uint64_t size;           /* files: bytes */
-	uint64_t result_size;    /* of an ended run that is not in memory any more */
+	uint64_t result_size;    /* of an ended run, once it was not in memory any more */
 	uint64_t job_id;         /* requests: the present run's number; 0 none */
 	struct job *job;         /* the present run while it is in memory, counted */
 	struct verdict *verdict; /* while it is open for writing */

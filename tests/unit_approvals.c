@@ -344,7 +344,8 @@ static void sign__expired__refused(void **state)
 {
 	struct approval_rig *x = *state;
 	AUTO_BUF struct buf line = BUF_INIT;
-	char id[APPROVAL_ID_SIZE], ids[APPROVALS_PENDING_MAX][APPROVAL_ID_SIZE];
+	char id[APPROVAL_ID_SIZE];
+	struct approvals_item ids[APPROVALS_PENDING_MAX];
 
 	submit(x, id);
 	approval_line(x, id, 1, &line);
@@ -439,7 +440,8 @@ static void reopen__complete__needs_that_key_again(void **state)
 static void submit__too_many__refused_and_oldest_forgotten(void **state)
 {
 	struct approval_rig *x = *state;
-	char ids[APPROVALS_PENDING_MAX][APPROVAL_ID_SIZE], all[200][APPROVAL_ID_SIZE], id[40];
+	struct approvals_item ids[APPROVALS_PENDING_MAX];
+	char all[200][APPROVAL_ID_SIZE], id[40];
 	AUTO_BUF struct buf line = BUF_INIT;
 
 	for (int i = 0; i < APPROVALS_PENDING_MAX; i++)
@@ -447,7 +449,7 @@ static void submit__too_many__refused_and_oldest_forgotten(void **state)
 	assert_int_equal(approvals_submit(x->a, &reset, id, NULL), -EAGAIN);
 	assert_int_equal(approvals_list(x->a, ids), APPROVALS_PENDING_MAX);
 	for (int i = 0; i < APPROVALS_PENDING_MAX; i++)
-		assert_string_equal(ids[i], all[i]);
+		assert_string_equal(ids[i].id, all[i]);
 	approval_line(x, all[0], 0, &line);
 	for (int i = 0; i < 70; i++) {
 		assert_int_equal(approvals_withdraw(x->a, all[i]), 0);

@@ -181,6 +181,8 @@ static const struct {
 	{ "trace start", "5 4096", "C1", false, false, 12 },
 	{ "trace stop", "", "C1", false, false, 60 },
 	{ "parallel", "on", "C1", false, true, 12 },
+	{ "drain", "", "C1", false, false, 30 },
+	{ "faults", "none", "C1", false, false, 600 },
 };
 
 static const char *command_text(size_t i, const char *more)

@@ -133,7 +133,7 @@ static void run__every_command__destructive_ones_wait(void **state)
 {
 	static const char *const commands[] = { "reset_ccu", "reset_config", "reset_device",
 		"load tiny", "unload", "configure", "memory read 0 4", "memory write 0 ff",
-		"trace start 1 2", "trace stop", "parallel on" };
+		"trace start 1 2", "trace stop", "parallel on", "drain", "faults none" };
 	struct plane *x = *state;
 
 	for (int i = 0; i < PRIVILEGED_COUNT; i++) {
@@ -292,7 +292,8 @@ static int writes_fail(enum disk_call call, int fd, const char *name)
 static void approve__disk_full_at_each_write__never_done_unaudited(void **state)
 {
 	struct plane *x = *state;
-	char id[APPROVAL_ID_SIZE], ids[APPROVALS_PENDING_MAX][APPROVAL_ID_SIZE];
+	char id[APPROVAL_ID_SIZE];
+	struct approvals_item ids[APPROVALS_PENDING_MAX];
 	int err = -EIO;
 
 	last_good = writes = 0;

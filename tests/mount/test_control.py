@@ -6,7 +6,7 @@ import os
 import stat
 import threading
 
-from harness import BUILD, DELAY, LONG_REQUEST, Mount, as_user, equal, errno_of, need_root, ok, read, took, until
+from harness import BUILD, DELAY, LONG_REQUEST, Mount, as_user, equal, errno_of, need_root, ok, read, run, took, until
 from test_models import XOR, Models
 
 HELLO = '{"prompt":"hello"}'
@@ -54,7 +54,7 @@ def test_control__nodes__modes_usage_and_listing():
     with Mount() as m:
         equal(stat.S_IMODE(os.stat(m.path + "/control").st_mode), 0o700)
         equal(sorted(os.listdir(m.path + "/control")),
-              sorted(COMMANDS + ["audit", "last_error", "operations"]))
+              sorted(COMMANDS + ["audit", "last_error", "operations", "trace"]))
         for name in COMMANDS:
             path = m.path + "/control/" + name
             equal(stat.S_IMODE(os.stat(path).st_mode), 0o600)
@@ -255,3 +255,70 @@ def test_control__faults__planted_and_taken_away_at_run_time():
         equal(command(m, "faults", "Wiat@1:nan: typing"), errno.EINVAL)
     with Mount() as m:
         assert not os.path.exists(m.path + "/control/faults")
+
+
+def key(m, name):
+    """A key pair."""
+    ok([BUILD + "/npufs-admin", "key", "generate", f"{m.dir}/{name}"])
+    return f"{m.dir}/{name}.pem"
+
+
+def approve(m, operation, pem):
+    """Sign as an approver does; the exit status."""
+    return run([BUILD + "/npufs-admin", "approve", m.path, operation, "--key", pem])
+
+
+def test_control__approvals__two_different_approvers_and_only_then():
+    need_root()
+    with Mount("approvals=2") as m:
+        keys = [key(m, name) for name in ("anna", "ben", "eve")]
+        os.mkdir(m.store + "/approvers", 0o755)
+        for pem in keys[:2]:
+            ok([BUILD + "/npufs-admin", "approver", "add", m.store,
+                pem.removesuffix(".pem") + ".pub.pem"])
+        equal(command(m, "reset_device", "now: it answers nothing"), errno.EINPROGRESS)
+        pending, = os.listdir(m.path + "/control/approvals")
+        text = read(f"{m.path}/control/approvals/{pending}")
+        assert "reset_device" in text and "it answers nothing" in text, text
+        equal(approve(m, pending, keys[2]).returncode, 1, "no approver's key")
+        equal(approve(m, pending, keys[0]).returncode, 0)
+        equal(approve(m, pending, keys[0]).returncode, 1, "the same one again")
+        m.put("a.json", HELLO)
+        equal(m.out("a"), "hello\n")
+        equal(m.status("a")["generation"], "1", "not yet")
+        equal(errno_of(write, f"{m.path}/control/approvals/{pending}", "no signature\n"),
+              errno.EINVAL)
+        r = approve(m, pending, keys[1])
+        equal(r.returncode, 0, r.stderr)
+        m.put("b.json", HELLO)
+        equal(m.out("b"), "hello\n")
+        equal(m.status("b")["generation"], "2", "done")
+        equal(os.listdir(m.path + "/control/approvals"), [])
+        equal(len(found(m, command="reset_device", decision="done")), 1)
+        equal(command(m, "configure", "now: needs nobody"), 0)
+        equal(as_nobody(os.listdir, m.path + "/control/approvals"), errno.EACCES)
+
+
+def test_control__trace__bounded_ends_by_itself_and_has_no_content():
+    need_root()
+    with Models() as m:
+        base = m.path + "/control/trace/"
+        equal((read(base + "state"), read(base + "last.json")), ("none\n", ""))
+        for line in ("0 100000: x", "1 1: x", "one 100000: x", "1: x", "9999 100000: x"):
+            equal(command(m, "trace/start", line), errno.EINVAL, line)
+        equal(command(m, "trace/start", "1 1000000: slow answers"), 0)
+        equal(command(m, "trace/start", "1 1000000: another"), errno.EBUSY)
+        for i in range(5):
+            m.put(f"a{i}.txt", f"{i + 1} Mar 2024\n")
+            equal(m.out(f"a{i}"), f"2024-03-0{i + 1}\n")
+        until(lambda: read(base + "state").startswith("ended by its time\n"), 10, "its end")
+        text = read(base + "last.json")
+        events = [e for e in json.loads(text)["traceEvents"] if e["ph"] == "X"]
+        names = {e["name"] for e in events}
+        assert {"queue", "compute", "checks", "delivery"} <= names, names
+        assert all(e["dur"] >= 0 and e["ts"] >= 0 for e in events)
+        assert "Mar" not in text and "2024" not in text and m.store not in text
+        equal(as_nobody(read, base + "last.json"), errno.EACCES)
+        equal(command(m, "trace/start", "60 1000000: again"), 0)
+        equal(command(m, "trace/stop", "now: enough"), 0)
+        assert read(base + "state").startswith("stopped\n")

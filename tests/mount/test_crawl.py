@@ -34,6 +34,7 @@ def test_crawlers__whole_tree__nothing_changes_and_none_hangs():
     """find, tar, grep -r, du, rsync over everything (K12-01)."""
     with Mount() as m:
         furnish(m)
+        until(lambda: m.metric("npufs_bytes") == 32, 10, "results are counted")
         before = state(m)
         for command in (f"find {m.path} -xdev -ls", f"tar -C {m.path} -cf /dev/null .",
                         f"find {m.path} -type f -exec head -c1 {{}} +",
@@ -107,6 +108,7 @@ def test_locate__updatedb__harmless():
     need("updatedb")
     with Mount() as m:
         furnish(m)
+        until(lambda: m.metric("npufs_bytes") == 32, 10, "results are counted")
         before = state(m)
         ok(["updatedb", "-U", m.path, "-o", m.dir + "/db"])
         equal(state(m), before, "state")
