@@ -303,11 +303,12 @@ static void end_cool_down(struct engine *e)
 		if (first < 0 || i == models_default(e->models))
 			first = i;
 	}
-	e->recoveries = ENGINE_MAX_RECOVERIES; /* one try */
-	if (e->generation)
+	if (e->generation) {
 		engine_serve(e);
-	else
-		engine_swap(e, first);
+		return;
+	}
+	e->recoveries = ENGINE_MAX_RECOVERIES; /* one try */
+	engine_swap(e, first);
 }
 
 /* Status() never stands for it (device contract 7). */
