@@ -79,7 +79,7 @@ static int verify(const struct attempt *t)
 
 	if (!k)
 		return -EKEYREJECTED;
-	return key_verify(k, t->text, strlen(t->text), t->s.bytes, sizeof t->s.bytes);
+	return signature_verify(&t->s, k, t->text, strlen(t->text));
 }
 
 /* Whether it would count now. */

@@ -157,9 +157,12 @@ static int walk_end(struct audit *a, const struct audit_files *files, struct fau
 
 	audit_chain_init(&c, true);
 	c.key = a->key;
-	err = a->sealed ? audit_head_read(a->dir, a->key, &c.mark, f) : 0;
+	err = audit_head_read(a->dir, a->key, a->sealed, &c.mark, f);
 	if (!err)
 		err = walk_files(a, &c, files, f);
+	if (!err && !a->sealed && c.checkpoint)
+		err = audit_seal_broken(f,
+			"it has checkpoints, and the daemon's public key is missing");
 	if (err)
 		return err;
 	a->since = since_checkpoint(&c);

@@ -60,8 +60,7 @@ static const char *wrong_seal(const struct audit_chain *c, const char *line,
 			: NULL;
 	if (!c->key)
 		return "it is signed, and the daemon's public key is missing";
-	return key_verify(c->key, line, l->signed_len, l->signature.bytes,
-		       sizeof l->signature.bytes)
+	return signature_verify(&l->signature, c->key, line, l->signed_len)
 		? "it is not signed by the daemon's key"
 		: NULL;
 }

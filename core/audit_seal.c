@@ -33,7 +33,7 @@ static int file_fault(struct fault *f, int err, const char *name)
 		"the audit trail's %s cannot be used: %s", name, strerror(-err));
 }
 
-static int broken(struct fault *f, const char *what)
+int audit_seal_broken(struct fault *f, const char *what)
 {
 	return fault_set(f, -EBADMSG,
 		"find out who changed the audit folder; move all of it to a safe place to begin a "
@@ -82,24 +82,25 @@ const char *audit_head_get(const char *text, size_t len, const struct key *k,
 	if (buf_error(&again) || len <= again.len || memcmp(text, again.data, again.len) != 0 ||
 		!signature_get(HEAD_WORD, text + again.len, len - again.len, &s))
 		return form;
-	if (key_verify(k, again.data, again.len, s.bytes, sizeof s.bytes))
+	if (signature_verify(&s, k, again.data, again.len))
 		return "its head is not signed by the daemon's key";
 	*ret = h;
 	return NULL;
 }
 
-int audit_head_read(int dir, const struct key *k, struct audit_head *ret, struct fault *f)
+int audit_head_read(int dir, const struct key *k, bool needed, struct audit_head *ret,
+	struct fault *f)
 {
 	AUTO_BUF struct buf text = BUF_INIT;
 	const char *wrong;
 	int err = files_load(dir, HEAD_FILE, FILES_OWN, HEAD_MAX, &text);
 
 	if (err == -ENOENT)
-		return broken(f, "its head is missing");
+		return needed ? audit_seal_broken(f, "its head is missing") : 0;
 	if (err)
 		return file_fault(f, err, HEAD_FILE);
 	wrong = audit_head_get(text.data, text.len, k, ret);
-	return wrong ? broken(f, wrong) : 0;
+	return wrong ? audit_seal_broken(f, wrong) : 0;
 }
 
 /* --- the key ---------------------------------------------------------------------------------- */
@@ -172,9 +173,10 @@ static int check_public(int dir, const struct key *private, bool *ret_sealed, st
 	if (err)
 		return err == -ENOENT ? 0 : file_fault(f, err, PUBLIC_FILE);
 	if (!private)
-		err = broken(f, "the daemon's private key is missing, the public one is there");
+		err = audit_seal_broken(f,
+			"the daemon's private key is missing, the public one is there");
 	else if (!same_key(private, public))
-		err = broken(f, "the daemon's two keys do not belong together");
+		err = audit_seal_broken(f, "the daemon's two keys do not belong together");
 	key_free(public);
 	return err;
 }
@@ -215,7 +217,7 @@ static int check_unsealed(int dir, struct fault *f)
 
 	for (size_t i = 0; i < ARRAY_SIZE(others); i++)
 		if (fstatat(dir, others[i], &st, AT_SYMLINK_NOFOLLOW) == 0)
-			return broken(f,
+			return audit_seal_broken(f,
 				"the daemon's public key is missing; if its first start "
 				"was cut short, start it again");
 	return 0;
@@ -231,7 +233,7 @@ int audit_seal_load(int dir, struct key **ret, struct audit_head *ret_head, stru
 		return check_unsealed(dir, f);
 	if (err)
 		return file_fault(f, err, PUBLIC_FILE);
-	err = audit_head_read(dir, k, ret_head, f);
+	err = audit_head_read(dir, k, true, ret_head, f);
 	if (err)
 		key_free(k);
 	else

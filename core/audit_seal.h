@@ -28,7 +28,11 @@ int audit_seal_finish(int dir, const struct key *k);
 int audit_seal_load(int dir, struct key **ret, struct audit_head *ret_head, struct fault *f);
 
 int audit_head_write(int dir, const struct key *k, const struct audit_head *h);
-int audit_head_read(int dir, const struct key *k, struct audit_head *ret, struct fault *f);
+/* Where it need not be there, and is not, *ret stays. */
+int audit_head_read(int dir, const struct key *k, bool needed, struct audit_head *ret,
+	struct fault *f);
+/* Tell that the trail is broken otherwise than in a line. Returns -EBADMSG. */
+int audit_seal_broken(struct fault *f, const char *what);
 /* Any bytes as such a file. NULL, or what is wrong with them (static text). */
 const char *audit_head_get(const char *text, size_t len, const struct key *k,
 	struct audit_head *ret);
