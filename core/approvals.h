@@ -70,7 +70,8 @@ int approvals_text(struct approvals *a, const char *id, struct buf *out, struct 
 /* What a signature did. */
 struct approval {
 	char key[KEY_ID_SIZE];
-	bool complete; /* it was the last that was needed: the caller, and no other, must act */
+	const char *why; /* a word for the audit trail where it was refused; static */
+	bool complete;   /* it was the last that was needed: the caller, and no other, must act */
 	/* What was asked for, of every operation. */
 	uint64_t generation;
 	struct cred who;

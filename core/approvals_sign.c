@@ -79,7 +79,7 @@ static int verify(const struct attempt *t)
 
 	if (!k)
 		return -EKEYREJECTED;
-	return key_verify(k, t->text, strlen(t->text), t->s.bytes, sizeof t->s.bytes);
+	return signature_verify(&t->s, k, t->text, strlen(t->text));
 }
 
 /* Whether it would count now. */
@@ -146,19 +146,28 @@ static bool read_line(const char *line, size_t len, struct signature *ret)
 	return !buf_error(&whole) && signature_get(APPROVAL_WORD, whole.data, whole.len, ret);
 }
 
+/* Told with its word: errors of the folder are others' as well. */
+static int refuse_signature(struct attempt *t, int err, struct fault *f)
+{
+	t->what->why = approvals_word(err);
+	return approvals_refuse(f, err);
+}
+
 static int judge(struct attempt *t, struct fault *f)
 {
 	int err = look(t);
 
 	if (err)
-		return approvals_refuse(f, err);
+		return refuse_signature(t, err, f);
 	err = read_keys(t, f);
-	if (err)
+	if (err) {
+		t->what->why = "approvers";
 		return err;
+	}
 	err = verify(t);
 	if (!err)
 		err = check(t);
-	return err ? approvals_refuse(f, err) : 0;
+	return err ? refuse_signature(t, err, f) : 0;
 }
 
 int approvals_sign(struct approvals *a, const char *id, const char *line, size_t len,
@@ -167,9 +176,9 @@ int approvals_sign(struct approvals *a, const char *id, const char *line, size_t
 	AUTO_CLEANUP(attempt_done) struct attempt t = { .a = a, .id = id, .what = ret };
 	int err;
 
-	*ret = (struct approval){ .complete = false };
+	*ret = (struct approval){ .why = "" };
 	if (!read_line(line, len, &t.s))
-		return approvals_refuse(f, -EINVAL);
+		return refuse_signature(&t, -EINVAL, f);
 	memcpy(ret->key, t.s.id, KEY_ID_SIZE);
 	err = judge(&t, f);
 	if (!err && witness) {
@@ -183,7 +192,7 @@ int approvals_sign(struct approvals *a, const char *id, const char *line, size_t
 	if (err)
 		return err;
 	err = count(&t);
-	return err ? approvals_refuse(f, err) : 0;
+	return err ? refuse_signature(&t, err, f) : 0;
 }
 
 void approvals_reopen(struct approvals *a, const char *id, const char *key)

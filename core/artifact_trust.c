@@ -43,7 +43,7 @@ static int check_with(const struct keyring *keys, const struct buf *manifest,
 	if (!k)
 		return artifact_refuse(to, -EKEYREJECTED, "the key that signed the artifact",
 			s->id);
-	err = key_verify(k, buf_text(manifest), manifest->len, s->bytes, sizeof s->bytes);
+	err = signature_verify(s, k, buf_text(manifest), manifest->len);
 	if (err == -EBADMSG)
 		return wrong_signature(to, "the signature is not over this manifest");
 	return err ? artifact_refuse(to, err, "the signature", NULL) : 0;

@@ -6,6 +6,10 @@
  *   torn       -1, torn[0]     make the next file: the last one keeps its torn end
  *   unsure     any             examine the end of the chain again, as at open
  *
+ * Before the record that would be one too many since the last checkpoint comes the next. After a
+ * record the head follows it. When that fails the record stands, since it is on the disk and chained,
+ * and the head with it once a later one can be written: it never says more than there is.
+ *
  * A record that could not be written whole and synced is taken back by cutting the file to what it
  * was, and the state stays; unsure is where that failed too. An empty file that a failure left is
  * the next file, made already. */
@@ -24,6 +28,7 @@
 #include "core/clock.h"
 #include "core/files.h"
 #include "core/lock.h"
+#include "core/log.h"
 #include "core/mem.h"
 #include "core/spool/disk.h"
 
@@ -33,7 +38,9 @@ struct audit {
 	int dir; /* fixed after open; locked against other writers */
 	struct lock lock;
 	struct lock_cond idle;
-	bool writing; /* by lock */
+	bool writing;    /* by lock */
+	struct key *key; /* fixed after open */
+	bool open;       /* fixed after open */
 	/* The writer's. */
 	bool unsure;
 	bool entry_unsynced; /* the file is not yet known to be in the folder after a crash */
@@ -41,8 +48,12 @@ struct audit {
 	uint32_t number; /* of the newest file; 0: none */
 	uint64_t size;   /* of it, all whole records */
 	size_t n_files;
+	bool sealed;            /* there is a head, and it holds */
+	uint64_t since;         /* records since the last checkpoint, or AUDIT_CHECKPOINT_EVERY */
 	struct audit_line last; /* seq and hash of the last record; torn: what is torn after it */
 };
+
+void (*audit_mirror)(const char *line) = log_auth;
 
 int64_t audit_login(pid_t pid)
 {
@@ -117,17 +128,44 @@ static int take_file(struct audit *a, uint32_t number)
 	return 0;
 }
 
-static int walk_end(struct audit *a, const struct audit_files *files, struct fault *f)
+/* Where no checkpoint is seen, and the walk began late, one is due. */
+static uint64_t since_checkpoint(const struct audit_chain *c)
 {
-	AUTO_CLEANUP(audit_chain_done) struct audit_chain c;
+	uint64_t since = c->last - c->checkpoint;
+
+	return (c->checkpoint || c->whole) && since < AUDIT_CHECKPOINT_EVERY
+		? since
+		: AUDIT_CHECKPOINT_EVERY;
+}
+
+static int walk_files(struct audit *a, struct audit_chain *c, const struct audit_files *files,
+	struct fault *f)
+{
 	size_t start = 0;
 	int err = find_start(a->dir, files, &start, f);
 
-	audit_chain_init(&c, start == 0);
+	c->whole = start == 0;
 	for (size_t i = start; !err && i < files->n; i++)
-		err = audit_chain_file(&c, a->dir, files->numbers[i], f);
+		err = audit_chain_file(c, a->dir, files->numbers[i], f);
+	return err ? err : audit_chain_end(c, files->n ? files->numbers[files->n - 1] : 0, f);
+}
+
+static int walk_end(struct audit *a, const struct audit_files *files, struct fault *f)
+{
+	AUTO_CLEANUP(audit_chain_done) struct audit_chain c;
+	int err;
+
+	audit_chain_init(&c, true);
+	c.key = a->key;
+	err = audit_head_read(a->dir, a->key, a->sealed, &c.mark, f);
+	if (!err)
+		err = walk_files(a, &c, files, f);
+	if (!err && !a->sealed && c.checkpoint)
+		err = audit_seal_broken(f,
+			"it has checkpoints, and the daemon's public key is missing");
 	if (err)
 		return err;
+	a->since = since_checkpoint(&c);
 	a->last.seq = c.last;
 	memcpy(a->last.hash, c.hash, sizeof a->last.hash);
 	audit_chain_torn(&c, a->last.torn);
@@ -158,6 +196,28 @@ static int examine(struct audit *a, struct fault *f)
 	return 0;
 }
 
+static int write_head(struct audit *a)
+{
+	struct audit_head head = { .seq = a->last.seq };
+
+	memcpy(head.hash, a->last.hash, sizeof head.hash);
+	return audit_head_write(a->dir, a->key, &head);
+}
+
+/* The first time: a trail that has no head gets one, and is then sealed. */
+static int seal(struct audit *a, struct fault *f)
+{
+	int err = a->sealed ? 0 : write_head(a);
+
+	if (!err && !a->sealed)
+		err = audit_seal_finish(a->dir, a->key);
+	if (err)
+		return fault_set(f, err, "see the store's disk", "cannot sign the audit trail: %s",
+			strerror(-err));
+	a->sealed = true;
+	return 0;
+}
+
 static int take_trail(struct audit *a, const char *store, struct fault *f)
 {
 	int err = audit_folder_open(store, true, &a->dir, f);
@@ -167,37 +227,10 @@ static int take_trail(struct audit *a, const char *store, struct fault *f)
 	if (flock(a->dir, LOCK_EX | LOCK_NB) < 0)
 		return fault_set(f, -EBUSY, "stop that one first, or use another store",
 			"another npufs writes this audit trail");
-	return examine(a, f);
-}
-
-int audit_open(const char *store, struct audit **ret, struct fault *f)
-{
-	struct audit *a = calloc(1, sizeof *a);
-	int err;
-
-	if (!a)
-		return fault_set(f, -ENOMEM, "", "no memory for the audit trail");
-	a->dir = a->fd = -1;
-	lock_init(&a->lock, RANK_AUDIT, "audit");
-	lock_cond_init(&a->idle);
-	err = take_trail(a, store, f);
-	if (err) {
-		audit_close(a);
-		return err;
-	}
-	*ret = a;
-	return 0;
-}
-
-void audit_close(struct audit *a)
-{
-	if (!a)
-		return;
-	files_close(&a->fd);
-	files_close(&a->dir);
-	lock_cond_done(&a->idle);
-	lock_done(&a->lock);
-	free(a);
+	err = audit_seal_open(a->dir, &a->key, &a->sealed, f);
+	if (!err)
+		err = examine(a, f);
+	return err ? err : seal(a, f);
 }
 
 /* --- writing ---------------------------------------------------------------------------------- */
@@ -231,9 +264,8 @@ static int begin_file(struct audit *a)
 	return 0;
 }
 
-static int make_room(struct audit *a, const struct audit_record *r, size_t len)
+static int make_room(struct audit *a, size_t most, size_t len)
 {
-	const size_t most = r->decision == AUDIT_REFUSED ? AUDIT_FILES_REFUSED : AUDIT_FILES_MAX;
 	bool next = a->fd < 0 || a->size + len > AUDIT_FILE_BYTES;
 	int err = 0;
 
@@ -261,23 +293,77 @@ static int put_line(struct audit *a, const struct buf *line)
 	return err;
 }
 
-static int write_record(struct audit *a, const struct audit_record *r)
+static struct audit_line next_line(const struct audit *a)
 {
 	struct audit_line l = { .seq = a->last.seq + 1 };
-	AUTO_BUF struct buf line = BUF_INIT;
-	int err;
 
 	memcpy(l.torn, a->last.torn, sizeof l.torn);
 	memcpy(l.prev, a->last.hash, sizeof l.prev);
-	err = audit_line_put(r, clock_wall(), &l, &line);
+	return l;
+}
+
+static int add_line(struct audit *a, size_t most, struct audit_line *l, const struct buf *line)
+{
+	int err = make_room(a, most, line->len);
+
 	if (!err)
-		err = make_room(a, r, line.len);
-	if (!err)
-		err = put_line(a, &line);
+		err = put_line(a, line);
 	if (err)
 		return err;
-	l.torn[0] = '\0';
-	a->last = l;
+	a->last = *l;
+	a->last.torn[0] = '\0';
+	a->since++;
+	return 0;
+}
+
+/* What is signed is what others may keep: its hash stands for all before it. */
+static void mirror_checkpoint(struct buf *line)
+{
+	line->data[--line->len] = '\0';
+	audit_mirror(line->data);
+}
+
+static int write_checkpoint(struct audit *a, size_t most)
+{
+	struct audit_line l = next_line(a);
+	AUTO_BUF struct buf line = BUF_INIT;
+	int err = audit_line_checkpoint(a->key, clock_wall(), &l, &line);
+
+	if (!err)
+		err = add_line(a, most, &l, &line);
+	if (err)
+		return err;
+	a->since = 0;
+	mirror_checkpoint(&line);
+	return 0;
+}
+
+static void mirror_record(const struct audit_record *r, int64_t wall_ns, uint64_t seq)
+{
+	AUTO_BUF struct buf line = BUF_INIT;
+
+	if (audit_line_plain(r, wall_ns, seq, &line) == 0)
+		audit_mirror(line.data);
+}
+
+static int write_record(struct audit *a, const struct audit_record *r)
+{
+	const size_t most = r->decision == AUDIT_REFUSED ? AUDIT_FILES_REFUSED : AUDIT_FILES_MAX;
+	const int64_t wall = clock_wall();
+	int err = a->since >= AUDIT_CHECKPOINT_EVERY ? write_checkpoint(a, most) : 0;
+	AUTO_BUF struct buf line = BUF_INIT;
+	struct audit_line l;
+
+	if (err)
+		return err;
+	l = next_line(a);
+	err = audit_line_put(r, wall, &l, &line);
+	if (!err)
+		err = add_line(a, most, &l, &line);
+	if (err)
+		return err;
+	write_head(a); /* best effort */
+	mirror_record(r, wall, l.seq);
 	return 0;
 }
 
@@ -312,4 +398,46 @@ int audit_write(struct audit *a, const struct audit_record *r)
 		err = write_record(a, r);
 	end_writing(a);
 	return err;
+}
+
+/* --- opening and closing --------------------------------------------------------------------- */
+
+int audit_open(const char *store, struct audit **ret, struct fault *f)
+{
+	struct audit *a = calloc(1, sizeof *a);
+	int err;
+
+	if (!a)
+		return fault_set(f, -ENOMEM, "", "no memory for the audit trail");
+	a->dir = a->fd = -1;
+	lock_init(&a->lock, RANK_AUDIT, "audit");
+	lock_cond_init(&a->idle);
+	err = take_trail(a, store, f);
+	if (err) {
+		audit_close(a);
+		return err;
+	}
+	a->open = true;
+	*ret = a;
+	return 0;
+}
+
+/* As far as the disk lets: what is missing is missing after a crash too. */
+static void write_end(struct audit *a)
+{
+	if (a->open && !a->unsure && a->since && !write_checkpoint(a, AUDIT_FILES_MAX))
+		write_head(a);
+}
+
+void audit_close(struct audit *a)
+{
+	if (!a)
+		return;
+	write_end(a);
+	key_free(a->key);
+	files_close(&a->fd);
+	files_close(&a->dir);
+	lock_cond_done(&a->idle);
+	lock_done(&a->lock);
+	free(a);
 }

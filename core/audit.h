@@ -15,8 +15,29 @@
  * told was written. They stay; the next record begins a new file and has, before `prev`, the member
  * `torn`: their SHA-256 (of all such ends since the record before, in order).
  *
- * What the chain cannot show: that records at its end were removed, or that all of it was written
- * anew. Keep the last hash, which audit_verify() tells, where the store's owner cannot change it.
+ * Before a record that would be the 65th since the last one, and at the end of the daemon, comes a
+ * checkpoint, a line of the same chain:
+ *
+ *   {"seq":65,"time":"...","checkpoint":64,"prev":"SHA-256","signature":"npufs-audit-checkpoint-1
+ *    KEYID HEX","hash":"SHA-256"}
+ *
+ * where `checkpoint` is how many lines there have been, and the signature (core/signature.h) is the
+ * daemon's own, over the line's bytes before `,"signature":`. The daemon's key is made with the trail
+ * (core/audit_seal.h). The file `head` has the sequence number and hash of the newest line, signed
+ * likewise, and is replaced after each record. A trail of before there were checkpoints goes on with
+ * them, and is not asked for them in what it had.
+ *
+ * So audit_verify() finds what was changed, left out, put in, moved or, at the end, removed as far back
+ * as the head tells; and a trail that somebody without the daemon's private key wrote anew.
+ *
+ * What it cannot show: that the newest lines and the head were put back together to what both were at an
+ * earlier time; what came after the head, where a crash came between a record and its head; and
+ * anything that was done by who can read the private key, as root can. Against these keep the public
+ * key and the last hash, or the checkpoints that syslog gets, where the store's owner cannot change
+ * them.
+ *
+ * Each record also goes to syslog (LOG_AUTHPRIV), without its digests, and each checkpoint as it is:
+ * after it is on the disk, and only if syslog takes it at once.
  *
  * Nothing is removed here. The oldest files may be moved elsewhere; the rest is then a chain that
  * begins later. Since refused attempts are anybody's, they stop being written first.
@@ -41,7 +62,12 @@
 #define AUDIT_MESSAGE_MAX   256        /* bytes of a message; the rest is cut */
 #define AUDIT_NAME_MAX      64         /* of command, node and why */
 
+#define AUDIT_CHECKPOINT_EVERY 64 /* records at most without a checkpoint */
+
 struct audit;
+
+/* Who gets each line; a test's own. Never waits. */
+extern void (*audit_mirror)(const char *line);
 
 enum audit_decision {
 	AUDIT_INTENT, /* allowed, and about to be done */
@@ -70,10 +96,11 @@ struct audit_record {
  * process is known to be there. */
 int64_t audit_login(pid_t pid);
 
-/* Make the folder if need be, verify the end of the chain (all of the newest file that has records)
- * and go on from there. -EBADMSG: it is broken, and `f` says where; -EBUSY: in use. */
+/* Make folder and key if need be, verify the end of the chain (all of the newest file that has records)
+ * and the head, and go on from there. -EBADMSG: it is broken, and `f` says where; -EBUSY: in use. */
 int audit_open(const char *store, struct audit **ret, struct fault *f);
-void audit_close(struct audit *a); /* nobody writes; NULL is fine */
+/* Nobody writes. Ends with a checkpoint, if the disk takes it. NULL is fine. */
+void audit_close(struct audit *a);
 
 /* On the disk when it returns 0. Else the record is not part of the trail, and what it announces
  * must not be done; a later one may succeed. -EIO where `a` is NULL: a trail that could not be

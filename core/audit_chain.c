@@ -1,6 +1,9 @@
 /* Every line that ends in a newline must be a record that follows the one before it. What a crash
  * tears has no newline, and the next record begins a file of its own: so such bytes only ever stand
- * at the end of a file, and there can be no line that is neither a record nor a break. */
+ * at the end of a file, and there can be no line that is neither a record nor a break.
+ *
+ * The daemon's signatures are on top of that: a chain that was written anew, every hash of it right,
+ * has no checkpoints, or does not come to the record that the head was signed for. */
 #include "core/audit_impl.h"
 
 #include <errno.h>
@@ -27,7 +30,7 @@ void audit_chain_torn(const struct audit_chain *c, char ret[SHA256_HEX_SIZE])
 }
 
 /* The first record of a chain that begins later is taken as it is. */
-static const char *wrong_with(const struct audit_chain *c, const struct audit_line *l)
+static const char *wrong_link(const struct audit_chain *c, const struct audit_line *l)
 {
 	char torn[SHA256_HEX_SIZE];
 
@@ -43,6 +46,25 @@ static const char *wrong_with(const struct audit_chain *c, const struct audit_li
 	return NULL;
 }
 
+/* Trails of before there were checkpoints have none at their start. */
+static const char *wrong_seal(const struct audit_chain *c, const char *line,
+	const struct audit_line *l)
+{
+	if (l->seq == c->mark.seq && strcmp(l->hash, c->mark.hash) != 0)
+		return "it is not the record that the head was signed for";
+	if (l->seq == c->mark.seq + 1 && c->mark.seq && strcmp(l->prev, c->mark.hash) != 0)
+		return "it does not follow the record that the head was signed for";
+	if (!l->signed_len)
+		return c->checkpoint && l->seq > c->checkpoint + AUDIT_CHECKPOINT_EVERY
+			? "a checkpoint before it is missing"
+			: NULL;
+	if (!c->key)
+		return "it is signed, and the daemon's public key is missing";
+	return signature_verify(&l->signature, c->key, line, l->signed_len)
+		? "it is not signed by the daemon's key"
+		: NULL;
+}
+
 static int add_line(struct audit_chain *c, const char *line, size_t len)
 {
 	struct audit_line l;
@@ -50,12 +72,16 @@ static int add_line(struct audit_chain *c, const char *line, size_t len)
 	c->line++;
 	c->wrong = audit_line_get(line, len, &l);
 	if (!c->wrong)
-		c->wrong = wrong_with(c, &l);
+		c->wrong = wrong_link(c, &l);
+	if (!c->wrong)
+		c->wrong = wrong_seal(c, line, &l);
 	if (c->wrong)
 		return -EBADMSG;
 	if (!c->last)
 		c->first = l.seq;
 	c->last = l.seq;
+	if (l.signed_len)
+		c->checkpoint = l.seq;
 	memcpy(c->hash, l.hash, sizeof c->hash);
 	buf_reset(&c->torn);
 	return 0;
@@ -97,4 +123,23 @@ int audit_chain_file(struct audit_chain *c, int dir, uint32_t number, struct fau
 		"look at and to begin a new trail",
 		"the audit trail is broken in " AUDIT_FILE_NAME ", line %" PRIu64 ": %s", number,
 		c->line, c->wrong);
+}
+
+int audit_chain_end(struct audit_chain *c, uint32_t number, struct fault *f)
+{
+	static const char action[] = "rely on what is there, and find out who took the rest; move "
+				     "all of the folder to a safe place to begin a new trail";
+
+	if (c->last >= c->mark.seq)
+		return 0;
+	c->wrong = "records are missing at its end";
+	if (!number)
+		return fault_set(f, -EBADMSG, action,
+			"the audit trail is broken: no file of it is left, and there were %" PRIu64
+			" records",
+			c->mark.seq);
+	return fault_at(f, -EBADMSG, NULL, (long)c->offset, action,
+		"the audit trail is broken after " AUDIT_FILE_NAME ", line %" PRIu64
+		": records %" PRIu64 " to %" PRIu64 " are missing at its end",
+		number, c->line, c->last + 1, c->mark.seq);
 }

@@ -8,6 +8,7 @@
 
 #include "core/audit.h"
 #include "core/audit_line.h"
+#include "core/audit_seal.h"
 
 /* --- the folder ------------------------------------------------------------------------------- */
 
@@ -36,6 +37,10 @@ struct audit_chain {
 	uint64_t first, last; /* records seen; 0: none so far */
 	char hash[SHA256_HEX_SIZE]; /* the last one's */
 	struct buf torn;            /* ends without newline since then */
+	/* Set before the walk where the trail is sealed. */
+	const struct key *key;  /* borrowed: the daemon's, either half */
+	struct audit_head mark; /* what the head says; seq 0: nothing */
+	uint64_t checkpoint;    /* the last one's seq; 0: none so far */
 	/* Of the line that was looked at last. */
 	uint64_t line;
 	size_t offset;
@@ -48,6 +53,8 @@ void audit_chain_done(struct audit_chain *c);
 int audit_chain_add(struct audit_chain *c, const char *bytes, size_t n);
 /* The digest of what is torn, "" where nothing is. */
 void audit_chain_torn(const struct audit_chain *c, char ret[SHA256_HEX_SIZE]);
+/* After the last file, `number` (0: there is none): are all there that the head says? */
+int audit_chain_end(struct audit_chain *c, uint32_t number, struct fault *f);
 /* The next file of the folder; the break, or why it could not be read, is told. */
 int audit_chain_file(struct audit_chain *c, int dir, uint32_t number, struct fault *f);
 

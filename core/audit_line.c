@@ -17,6 +17,11 @@
 #define HASH_END   "\"}"
 #define TAIL_BYTES (sizeof HASH_START - 1 + SHA256_HEX_SIZE - 1 + sizeof HASH_END - 1)
 
+#define CHECKPOINT_WORD "npufs-audit-checkpoint-1"
+#define SIGN_START      ",\"signature\":\""
+#define SIGN_BYTES      (sizeof CHECKPOINT_WORD + KEY_ID_SIZE + ED25519_SIG_SIZE * 2)
+#define SIGN_TAIL_BYTES (sizeof SIGN_START - 1 + SIGN_BYTES + 1)
+
 static const char *const decisions[AUDIT_DECISION_COUNT] = { "intent", "refused", "done", "failed",
 	"pending", "approved" };
 
@@ -49,45 +54,105 @@ static void add_who(struct json_value *to, const struct audit_record *r)
 		json_add_int(to, "loginuid", r->login);
 }
 
-static struct json_value *make_object(const struct audit_record *r, int64_t wall_ns,
-	const struct audit_line *l)
+static void add_start(struct json_value *to, uint64_t seq, int64_t wall_ns)
 {
-	struct json_value *to = json_new_object();
 	char when[CLOCK_TEXT_SIZE];
 
-	if (!to)
-		return NULL;
-	json_add_uint(to, "seq", l->seq);
+	json_add_uint(to, "seq", seq);
 	json_add_string(to, "time", clock_text(wall_ns, when));
-	add_who(to, r);
-	add_text(to, "command", r->command, AUDIT_NAME_MAX);
-	add_text(to, "node", r->node, AUDIT_NAME_MAX);
-	add_digest(to, "args", r->args);
-	json_add_string(to, "decision", decisions[r->decision]);
-	add_text(to, "why", r->why, AUDIT_NAME_MAX);
-	add_text(to, "message", r->message, AUDIT_MESSAGE_MAX);
+}
+
+static void add_links(struct json_value *to, const struct audit_line *l)
+{
 	if (l->torn[0])
 		json_add_string(to, "torn", l->torn);
 	json_add_string(to, "prev", l->prev);
-	return to;
 }
 
-int audit_line_put(const struct audit_record *r, int64_t wall_ns, struct audit_line *l,
-	struct buf *out)
+static void add_record(struct json_value *to, const struct audit_record *r, bool digests)
 {
-	struct json_value *object = make_object(r, wall_ns, l);
-	size_t start = out->len;
+	add_who(to, r);
+	add_text(to, "command", r->command, AUDIT_NAME_MAX);
+	add_text(to, "node", r->node, AUDIT_NAME_MAX);
+	if (digests)
+		add_digest(to, "args", r->args);
+	json_add_string(to, "decision", decisions[r->decision]);
+	add_text(to, "why", r->why, AUDIT_NAME_MAX);
+	add_text(to, "message", r->message, AUDIT_MESSAGE_MAX);
+}
+
+/* Append the text of `object`, which is freed and may be NULL, up to the brace that closes it. */
+static int put_open(struct json_value *object, struct buf *out)
+{
 	int err = json_render(object, false, out);
 
 	json_free(object);
-	if (err)
-		return err;
-	out->data[--out->len] = '\0'; /* the brace that closes the object */
+	if (!err)
+		out->data[--out->len] = '\0';
+	return err;
+}
+
+/* Close the line that began at `start` with the hash of its bytes. */
+static int put_hash(struct audit_line *l, size_t start, struct buf *out)
+{
 	sha256_hex(out->data + start, out->len - start, l->hash);
 	if (!l->hash[0])
 		return -ENOMEM;
 	buf_printf(out, HASH_START "%s" HASH_END "\n", l->hash);
 	return out->len - start > AUDIT_LINE_MAX ? -EMSGSIZE : buf_error(out);
+}
+
+int audit_line_put(const struct audit_record *r, int64_t wall_ns, struct audit_line *l,
+	struct buf *out)
+{
+	struct json_value *to = json_new_object();
+	size_t start = out->len;
+	int err;
+
+	if (to) {
+		add_start(to, l->seq, wall_ns);
+		add_record(to, r, true);
+		add_links(to, l);
+	}
+	err = put_open(to, out);
+	return err ? err : put_hash(l, start, out);
+}
+
+int audit_line_checkpoint(const struct key *k, int64_t wall_ns, struct audit_line *l,
+	struct buf *out)
+{
+	struct json_value *to = json_new_object();
+	AUTO_BUF struct buf sign = BUF_INIT;
+	size_t start = out->len;
+	int err;
+
+	if (to) {
+		add_start(to, l->seq, wall_ns);
+		json_add_uint(to, "checkpoint", l->seq - 1);
+		add_links(to, l);
+	}
+	err = put_open(to, out);
+	if (!err)
+		err = signature_put(CHECKPOINT_WORD, k, out->data + start, out->len - start, &sign);
+	if (err)
+		return err;
+	buf_printf(out, SIGN_START "%.*s\"", (int)sign.len - 1, sign.data);
+	err = buf_error(out);
+	return err ? err : put_hash(l, start, out);
+}
+
+int audit_line_plain(const struct audit_record *r, int64_t wall_ns, uint64_t seq, struct buf *out)
+{
+	struct json_value *to = json_new_object();
+	int err;
+
+	if (to) {
+		add_start(to, seq, wall_ns);
+		add_record(to, r, false);
+	}
+	err = json_render(to, false, out);
+	json_free(to);
+	return err;
 }
 
 /* --- reading ---------------------------------------------------------------------------------- */
@@ -152,11 +217,30 @@ static bool get_prev(const struct json_value *v, struct audit_line *l)
 	return json_type(v) == JSON_STRING && get_digest(json_string(v), l->prev);
 }
 
-static const struct member {
+/* All records before it are in the trail, whatever was moved away. */
+static bool get_count(const struct json_value *v, struct audit_line *l)
+{
+	return json_type(v) == JSON_NUMBER && json_uint64(v, &l->count) == 0 &&
+		l->count == l->seq - 1;
+}
+
+struct member {
 	const char *key;
 	bool (*get)(const struct json_value *v, struct audit_line *l);
 	bool optional;
-} members[] = {
+};
+
+static const struct member of_checkpoint[] = {
+	{ "seq", get_seq, false },
+	{ "time", is_text, false },
+	{ "checkpoint", get_count, false },
+	{ "torn", get_torn, true },
+	{ "prev", get_prev, false },
+	{ "signature", is_text, false },
+	{ "hash", is_digest, false },
+};
+
+static const struct member of_record[] = {
 	{ "seq", get_seq, false },
 	{ "time", is_text, false },
 	{ "uid", is_integer, false },
@@ -174,11 +258,12 @@ static const struct member {
 	{ "hash", is_digest, false },
 };
 
-static bool get_members(const struct json_value *object, struct audit_line *l)
+static bool get_members(const struct json_value *object, const struct member *members, size_t n,
+	struct audit_line *l)
 {
 	const struct json_value *v = json_first(object);
 
-	for (size_t i = 0; i < ARRAY_SIZE(members); i++) {
+	for (size_t i = 0; i < n; i++) {
 		bool same = v && strcmp(json_key(v), members[i].key) == 0;
 
 		if (!same && members[i].optional)
@@ -190,14 +275,33 @@ static bool get_members(const struct json_value *object, struct audit_line *l)
 	return !v;
 }
 
+/* The signature is where it must be when nothing in it is written in another way than it was made. */
+static bool get_signature(const char *line, size_t len, struct audit_line *l)
+{
+	const char *tail = line + len - TAIL_BYTES - SIGN_TAIL_BYTES;
+	char sign[SIGN_BYTES + 1];
+
+	if (len < TAIL_BYTES + SIGN_TAIL_BYTES ||
+		memcmp(tail, SIGN_START, sizeof SIGN_START - 1) != 0)
+		return false;
+	memcpy(sign, tail + sizeof SIGN_START - 1, SIGN_BYTES);
+	sign[SIGN_BYTES] = '\n';
+	l->signed_len = (size_t)(tail - line);
+	return signature_get(CHECKPOINT_WORD, sign, sizeof sign, &l->signature);
+}
+
 static bool get_object(const char *line, size_t len, struct audit_line *l)
 {
 	struct json_value *object;
-	bool good;
+	bool good = false;
 
 	if (json_parse(line, len, &object, NULL))
 		return false;
-	good = json_type(object) == JSON_OBJECT && get_members(object, l);
+	if (json_type(object) == JSON_OBJECT && json_member(object, "checkpoint"))
+		good = get_members(object, of_checkpoint, ARRAY_SIZE(of_checkpoint), l) &&
+			get_signature(line, len, l);
+	else if (json_type(object) == JSON_OBJECT)
+		good = get_members(object, of_record, ARRAY_SIZE(of_record), l);
 	json_free(object);
 	return good;
 }
@@ -215,7 +319,7 @@ static bool get_hash(const char *tail, char ret[SHA256_HEX_SIZE])
 
 const char *audit_line_get(const char *line, size_t len, struct audit_line *ret)
 {
-	struct audit_line l = { 0 };
+	struct audit_line l = { .seq = 0 };
 	char real[SHA256_HEX_SIZE];
 
 	if (len >= AUDIT_LINE_MAX)

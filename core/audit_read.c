@@ -113,14 +113,10 @@ int audit_file_fault(struct fault *f, int err, uint32_t number)
 		strerror(-err));
 }
 
-/* Both at once. */
-static int open_trail(const char *store, int *ret_dir, struct audit_files *ret, struct fault *f)
+static int list_files(int dir, struct audit_files *ret, struct fault *f)
 {
-	int err = audit_folder_open(store, false, ret_dir, f);
+	int err = audit_files_list(dir, ret);
 
-	if (err)
-		return err;
-	err = audit_files_list(*ret_dir, ret);
 	return err ? folder_fault(f, err) : 0;
 }
 
@@ -136,6 +132,10 @@ static void report(const struct audit_chain *c, size_t n_files, struct buf *out)
 	if (c->first > 1)
 		buf_printf(out, "record %" PRIu64 " and those before it are not here\n",
 			c->first - 1);
+	if (c->key)
+		buf_printf(out, "signed up to record %" PRIu64 "\n", c->mark.seq);
+	else
+		buf_puts(out, "nothing is signed\n");
 	if (c->torn.len)
 		buf_printf(out,
 			"%zu bytes at the end are of a record that is being written, or that a "
@@ -143,21 +143,38 @@ static void report(const struct audit_chain *c, size_t n_files, struct buf *out)
 			c->torn.len);
 }
 
+static int verify_files(struct audit_chain *c, int dir, const struct audit_files *files,
+	struct fault *f)
+{
+	int err = 0;
+
+	for (size_t i = 0; !err && i < files->n; i++)
+		err = audit_chain_file(c, dir, files->numbers[i], f);
+	return err ? err : audit_chain_end(c, files->n ? files->numbers[files->n - 1] : 0, f);
+}
+
+/* The head is read first: a daemon that writes meanwhile only gets further than it says. */
 int audit_verify(const char *store, struct buf *out, struct fault *f)
 {
 	AUTO_CLEANUP(audit_files_done) struct audit_files files = { NULL, 0 };
 	AUTO_CLEANUP(audit_chain_done) struct audit_chain c;
 	AUTO_CLOSE int dir = -1;
+	struct key *key = NULL;
 	int err;
 
 	audit_chain_init(&c, true);
-	err = open_trail(store, &dir, &files, f);
-	for (size_t i = 0; !err && i < files.n; i++)
-		err = audit_chain_file(&c, dir, files.numbers[i], f);
-	if (err)
-		return err;
-	report(&c, files.n, out);
-	return buf_error(out);
+	err = audit_folder_open(store, false, &dir, f);
+	if (!err)
+		err = audit_seal_load(dir, &key, &c.mark, f);
+	c.key = key;
+	if (!err)
+		err = list_files(dir, &files, f);
+	if (!err)
+		err = verify_files(&c, dir, &files, f);
+	if (!err)
+		report(&c, files.n, out);
+	key_free(key);
+	return err ? err : buf_error(out);
 }
 
 /* --- showing ---------------------------------------------------------------------------------- */
@@ -238,8 +255,10 @@ int audit_show(const char *store, uint64_t most, audit_visitor *visit, void *con
 	AUTO_CLOSE int dir = -1;
 	uint64_t skip = 0;
 	size_t i = 0;
-	int err = open_trail(store, &dir, &files, f);
+	int err = audit_folder_open(store, false, &dir, f);
 
+	if (!err)
+		err = list_files(dir, &files, f);
 	if (!err)
 		err = find_start(dir, &files, most, &i, &skip, f);
 	for (; !err && i < files.n; i++, skip = 0) {

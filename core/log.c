@@ -6,6 +6,7 @@
  * waits for a syslogd that does not read, and would hold up the mount with it. */
 #include "core/log.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
 #include <stdarg.h>
@@ -13,6 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 #include <sys/un.h>
 #include <syslog.h>
 #include <time.h>
@@ -86,19 +88,38 @@ static void write_stderr(enum log_level level, const char *text)
 		count_dropped();
 }
 
-static void write_syslog(enum log_level level, const char *text)
+/* 0 or a negative errno, at once. */
+static int send_syslog(int priority, const char *text)
 {
-	char line[LOG_LINE_MAX + 96], when[32] = "";
+	char head[96], when[32] = "";
+	struct iovec parts[2] = { { .iov_base = head },
+		{ .iov_base = (void *)(uintptr_t)text, .iov_len = strlen(text) } };
+	struct sockaddr_un to = syslogd;
+	const struct msghdr message = { .msg_name = &to,
+		.msg_namelen = sizeof to,
+		.msg_iov = parts,
+		.msg_iovlen = ARRAY_SIZE(parts) };
 	time_t now = time(NULL);
 	struct tm tm;
-	int n;
 
 	if (localtime_r(&now, &tm))
 		strftime(when, sizeof when, "%b %e %H:%M:%S", &tm);
-	n = snprintf(line, sizeof line, "<%d>%s npufs[%ld]: %s",
-		LOG_DAEMON | levels[level].priority, when, (long)getpid(), text);
-	if (sendto(syslog_fd, line, (size_t)n, MSG_DONTWAIT | MSG_NOSIGNAL,
-		    (const struct sockaddr *)&syslogd, sizeof syslogd) != n)
+	parts[0].iov_len = (size_t)snprintf(head, sizeof head, "<%d>%s npufs[%ld]: ", priority,
+		when, (long)getpid());
+	return sendmsg(syslog_fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? -errno : 0;
+}
+
+static void write_syslog(enum log_level level, const char *text)
+{
+	if (send_syslog(LOG_DAEMON | levels[level].priority, text))
+		count_dropped();
+}
+
+void log_auth(const char *line)
+{
+	int err = syslog_fd < 0 ? 0 : send_syslog(LOG_AUTHPRIV | LOG_NOTICE, line);
+
+	if (err && err != -ENOENT && err != -ECONNREFUSED)
 		count_dropped();
 }
 
@@ -145,7 +166,7 @@ void log_open(bool to_syslog, enum log_level most)
 {
 	use_syslog = to_syslog;
 	threshold = most;
-	if (to_syslog)
+	if (syslog_fd < 0 && (to_syslog || most > LEVEL_NONE))
 		syslog_fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 }
 

@@ -46,6 +46,11 @@ void log_emit(struct log_rate *place, enum log_level level, const char *fmt, ...
 #define log_info(...)    log_at(LEVEL_INFO, __VA_ARGS__)
 #define log_debug(...)   log_at(LEVEL_DEBUG, __VA_ARGS__)
 
+/* A line for those who watch over access, to syslog (LOG_AUTHPRIV) wherever the messages go, but not
+ * before log_open(), nor with LEVEL_NONE: whole, without a rate. Not one to wait either: what syslog does not take at once
+ * is left out, and counted unless there is no syslog at all. */
+void log_auth(const char *line);
+
 uint64_t log_dropped(void); /* lines left out since the start, for the metrics */
 
 #endif

@@ -370,7 +370,7 @@ static int ask_approval(struct attempt *t, const char *command, struct fault *f)
 	int err = approvals_submit(a, &order, id, f);
 
 	if (err)
-		return refuse(t, err, approvals_word(err), f);
+		return refuse(t, err, err == -EINVAL ? "text" : approvals_word(err), f);
 	err = record(t, AUDIT_PENDING, id);
 	if (err) {
 		approvals_withdraw(a, id);
@@ -422,7 +422,7 @@ static int sign(struct signing *s, const char *line, struct fault *f)
 		&s->what, f);
 	if (s->lost)
 		return not_audited(f, s->lost, "the approval does not count");
-	return err ? refuse(&s->t, err, approvals_word(err), f) : 0;
+	return err ? refuse(&s->t, err, s->what.why, f) : 0;
 }
 
 /* Whether it can be done now is asked again: it was long ago. */

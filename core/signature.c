@@ -2,6 +2,7 @@
  * never the same signature. */
 #include "core/signature.h"
 
+#include <errno.h>
 #include <string.h>
 
 static int hex_value(char c)
@@ -56,4 +57,14 @@ int signature_put(const char *word, const struct key *k, const void *msg, size_t
 		buf_printf(out, "%02x", sig[i]);
 	buf_puts(out, "\n");
 	return buf_error(out);
+}
+
+int signature_verify(const struct signature *s, const struct key *k, const void *msg, size_t len)
+{
+	char id[KEY_ID_SIZE];
+
+	key_id(k, id);
+	if (strcmp(id, s->id) != 0)
+		return -EBADMSG;
+	return key_verify(k, msg, len, s->bytes, sizeof s->bytes);
 }

@@ -21,5 +21,7 @@ int signature_put(const char *word, const struct key *k, const void *msg, size_t
 	struct buf *out);
 /* Any bytes; with the newline. False: they are no such line. */
 bool signature_get(const char *word, const char *line, size_t len, struct signature *ret);
+/* 0, or -EBADMSG when it is not this key's over this message, or names another key. */
+int signature_verify(const struct signature *s, const struct key *k, const void *msg, size_t len);
 
 #endif

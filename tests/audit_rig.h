@@ -32,6 +32,20 @@ static inline void rig_close(struct audit_rig *x)
 	x->audit = NULL;
 }
 
+static inline int rig_no_disk(enum disk_call call, int fd, const char *name)
+{
+	(void)call, (void)fd, (void)name;
+	return -EIO;
+}
+
+/* As if it were killed: nothing is written at the end. */
+static inline void rig_kill(struct audit_rig *x)
+{
+	disk_watch = rig_no_disk;
+	rig_close(x);
+	disk_watch = NULL;
+}
+
 static inline int rig_set_up(void **state)
 {
 	struct audit_rig *x = calloc(1, sizeof *x);
@@ -96,6 +110,7 @@ static inline void rig_sound(struct audit_rig *x, const char *found)
 		fail_msg("found \"%s\", not \"%s\"", buf_text(&out), found);
 }
 
+#define HEAD  "store/audit/head"
 #define FIRST "store/audit/00000001.jsonl"
 #define NEXT  "store/audit/00000002.jsonl"
 
@@ -160,6 +175,21 @@ static inline void expect_broken(struct audit_rig *x, const char *file, int line
 	if (!strstr(f.reason, where))
 		fail_msg("\"%s\", not \"%s\"", f.reason, where);
 	assert_int_equal(f.offset, offset);
+}
+
+/* All that is there is sound, but records `from` to `to` are missing after line `line` of `file`. */
+static inline void expect_cut(struct audit_rig *x, const char *file, int line, int from, int to)
+{
+	AUTO_BUF struct buf out = BUF_INIT;
+	struct fault f = FAULT_NONE;
+	char where[128];
+
+	snprintf(where, sizeof where,
+		"broken after %s, line %d: records %d to %d are missing at its end", file, line,
+		from, to);
+	assert_int_equal(audit_verify(x->store, &out, &f), -EBADMSG);
+	if (!strstr(f.reason, where))
+		fail_msg("\"%s\", not \"%s\"", f.reason, where);
 }
 
 #endif

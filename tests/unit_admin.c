@@ -196,12 +196,12 @@ static void audit__shown_and_verified(void **state)
 	expect(x, "audit verify @store", ADMIN_OK, "ok: no records\n", "");
 	write_trail(x);
 	expect(x, "audit verify @store", ADMIN_OK,
-		"ok: records 1 to 6 in 1 files\nlast hash: ", "");
+		"ok: records 1 to 7 in 1 files\nlast hash: ", "");
 	expect(x, "audit show @store", ADMIN_OK, "{\"seq\":1,", "");
-	assert_int_equal(lines(x->out), 6);
-	expect(x, "audit show @store --last 2", ADMIN_OK, "{\"seq\":5,", "");
+	assert_int_equal(lines(x->out), 7); /* and the checkpoint */
+	expect(x, "audit show @store --last 2", ADMIN_OK, "{\"seq\":6,", "");
 	assert_int_equal(lines(x->out), 2);
-	expect(x, "audit show --last 2 @store", ADMIN_OK, "\"decision\":\"pending\"", "");
+	expect(x, "audit show --last 2 @store", ADMIN_OK, "\"decision\":\"approved\"", "");
 	expect(x, "audit show @store --last 99", ADMIN_OK, "{\"seq\":1,", "");
 	expect(x, "audit show @store --last two", ADMIN_FAILED, "", "--last needs a number");
 	expect(x, "audit show @store --last -1", ADMIN_FAILED, "", "--last needs a number");

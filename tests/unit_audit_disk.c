@@ -14,7 +14,7 @@ static void open__sound__goes_on(void **state)
 		rig_close(x);
 		rig_open(x);
 	}
-	rig_sound(x, "records 1 to 6 in 1 files");
+	rig_sound(x, "records 1 to 9 in 1 files"); /* each end has a checkpoint */
 }
 
 static void open__torn_end__kept_and_named(void **state)
@@ -25,7 +25,7 @@ static void open__torn_end__kept_and_named(void **state)
 	char hex[SHA256_HEX_SIZE], member[96];
 
 	write_some(x, 2);
-	rig_close(x);
+	rig_kill(x);
 	add_bytes(x, FIRST, torn);
 	rig_sound(x, "19 bytes at the end");
 	put_file(x, NEXT, more, sizeof more - 1);
@@ -39,10 +39,10 @@ static void open__torn_end__kept_and_named(void **state)
 	rig_show(x, 2, &b);
 	assert_non_null(strstr(b.data, member));
 	assert_null(strstr(strchr(b.data, '\n'), "torn"));
-	rig_close(x);
+	rig_kill(x);
 	rig_open(x);
 	write_some(x, 1);
-	rig_sound(x, "records 1 to 5 in 3 files");
+	rig_sound(x, "records 1 to 6 in 3 files"); /* no checkpoint in the newest: one is due */
 	put_file(x, NEXT, more, sizeof more - 2);
 	expect_broken(x, "00000003.jsonl", 1, 0);
 	assert_int_equal(unlink(work_path(&x->w, NEXT)), 0);
@@ -53,20 +53,22 @@ static void open__torn_end__kept_and_named(void **state)
 static void open__nothing_but_torn__begins_at_one(void **state)
 {
 	struct audit_rig *x = *state;
-	AUTO_BUF struct buf b = BUF_INIT;
+	AUTO_BUF struct buf b = BUF_INIT, head = BUF_INIT;
 
+	read_file(x, HEAD, &head);
 	write_some(x, 1);
-	rig_close(x);
+	rig_kill(x);
+	put_file(x, HEAD, head.data, head.len);
 	read_file(x, FIRST, &b);
 	put_file(x, FIRST, b.data, b.len - 1);
 	rig_sound(x, "no records\n");
 	rig_open(x);
 	write_some(x, 1);
 	rig_sound(x, "records 1 to 1 in 2 files");
-	rig_close(x);
+	rig_kill(x);
 	rig_open(x);
 	write_some(x, 1);
-	rig_sound(x, "records 1 to 2 in 2 files");
+	rig_sound(x, "records 1 to 3 in 2 files");
 }
 
 static void verify__torn_middle__broken(void **state)
@@ -124,9 +126,12 @@ static void write__returned__was_synced(void **state)
 
 	disk_fails(DISK_CALL_COUNT, DISK_CALL_COUNT, 0, false);
 	write_some(x, 1);
-	assert_string_equal(disk.calls, "cwfF");
+	assert_string_equal(disk.calls, "cwfFucwpfrF"); /* the record, then its head */
 	write_some(x, 2);
-	assert_string_equal(disk.calls, "cwfFwfwf");
+	assert_string_equal(disk.calls,
+		"cwfFucwpfrF"
+		"wfucwpfrF"
+		"wfucwpfrF");
 }
 
 static void write__disk_full__nothing_there_and_later_goes_on(void **state)
@@ -159,7 +164,7 @@ static void write__first_file_fails__later_goes_on(void **state)
 	}
 	disk_fails(DISK_CALL_COUNT, DISK_CALL_COUNT, 0, false);
 	write_some(x, 1);
-	assert_string_equal(disk.calls, "wfF"); /* the folder was not synced before */
+	assert_string_equal(disk.calls, "wfFucwpfrF"); /* the folder was not synced before */
 	rig_sound(x, "records 1 to 1 in 1 files");
 }
 
@@ -195,7 +200,7 @@ static void write__not_taken_back__named_by_the_next(void **state)
 	assert_int_equal(audit_write(x->audit, &sample), -EIO);
 	disk_watch = NULL;
 	write_some(x, 1);
-	rig_sound(x, "records 1 to 4 in 2 files");
+	rig_sound(x, "records 1 to 5 in 2 files");
 }
 
 /* --- files ------------------------------------------------------------------------------------ */
@@ -210,6 +215,7 @@ static void write__file_full__chain_runs_on(void **state)
 {
 	struct audit_rig *x = *state;
 	AUTO_BUF struct buf b = BUF_INIT;
+	struct fault f = FAULT_NONE;
 	struct stat st;
 	size_t n;
 
@@ -221,18 +227,19 @@ static void write__file_full__chain_runs_on(void **state)
 	rig_close(x);
 	rig_open(x);
 	write_some(x, 2);
-	assert_int_equal(rig_count(x), n + 2);
+	assert_int_equal(rig_count(x), n + 3); /* and a checkpoint */
 	rig_sound(x, " in 2 files");
 	rig_show(x, 5, &b);
 	assert_int_equal(line_at(&b, 5), b.len);
-	assert_int_equal(strtoul(b.data + strlen("{\"seq\":"), NULL, 10), n + 2 - 4);
+	assert_int_equal(strtoul(b.data + strlen("{\"seq\":"), NULL, 10), n + 3 - 4);
 	rig_show(x, 0, &b);
 	assert_int_equal(b.len, 0);
 	/* The second file alone begins later, the first alone ends earlier; both are sound. */
 	assert_int_equal(rename(work_path(&x->w, FIRST), work_path(&x->w, "kept")), 0);
 	rig_sound(x, "those before it are not here");
 	assert_int_equal(rename(work_path(&x->w, NEXT), work_path(&x->w, "kept2")), 0);
-	rig_sound(x, "no records");
+	assert_int_equal(audit_verify(x->store, &b, &f), -EBADMSG);
+	assert_non_null(strstr(f.reason, "no file of it is left, and there were"));
 	assert_int_equal(rename(work_path(&x->w, "kept2"), work_path(&x->w, FIRST)), 0);
 	assert_int_equal(rename(work_path(&x->w, "kept"), work_path(&x->w, NEXT)), 0);
 	expect_broken(x, "00000002.jsonl", 1, 0);
@@ -266,21 +273,23 @@ static void write__many_files__refusals_stop_first(void **state)
 	assert_int_equal(audit_write(x->audit, &sample), 0);
 	assert_int_equal(unlink(work_path(&x->w, FIRST)), 0); /* moved away meanwhile */
 	assert_int_equal(audit_write(x->audit, &refused), 0);
-	rig_sound(x, "records 1 to 3 in 192 files");
+	rig_sound(x, "records 1 to 4 in 192 files");
 }
 
 static void write__all_files_full__refused(void **state)
 {
 	struct audit_rig *x = *state;
-	AUTO_BUF struct buf b = BUF_INIT;
+	struct stat st;
+	int err = 0;
 
-	fill_first_file(x);
-	rig_close(x);
-	read_file(x, FIRST, &b);
-	put_empty_files(x, 1, AUDIT_FILES_MAX - 1);
-	put_file(x, "store/audit/00000256.jsonl", b.data, b.len);
+	rig_kill(x);
+	put_empty_files(x, 1, AUDIT_FILES_MAX);
 	rig_open(x);
-	assert_int_equal(audit_write(x->audit, &sample), -ENOSPC);
+	while (!err)
+		err = audit_write(x->audit, &sample);
+	assert_int_equal(err, -ENOSPC);
+	assert_int_equal(stat(work_path(&x->w, "store/audit/00000256.jsonl"), &st), 0);
+	assert_in_range(st.st_size, AUDIT_FILE_BYTES - AUDIT_LINE_MAX, AUDIT_FILE_BYTES);
 	assert_int_equal(unlink(work_path(&x->w, FIRST)), 0);
 	assert_int_equal(audit_write(x->audit, &sample), 0);
 	rig_sound(x, " in 256 files");
@@ -304,7 +313,7 @@ static void open__modes__closed_to_others(void **state)
 	mode_t mask = umask(0);
 
 	rig_close(x);
-	assert_int_equal(rmdir(work_path(&x->w, "store/audit")), 0);
+	assert_int_equal(files_remove_tree(AT_FDCWD, work_path(&x->w, "store/audit")), 0);
 	rig_open(x);
 	write_some(x, 1);
 	umask(mask);

@@ -7,9 +7,14 @@
 #include <stdint.h>
 #include <cmocka.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static char caught[200000];
@@ -220,6 +225,69 @@ static void log_close__lines_left_out__told_in_all(void **state)
 	assert_string_equal(catch_end(), want);
 }
 
+/* --- log_auth, with a /dev of its own in a child ---------------------------------------------- */
+
+static const struct sockaddr_un dev_log = { .sun_family = AF_UNIX, .sun_path = "/dev/log" };
+
+#define NO_NAMESPACE 77
+
+static int own_dev(void)
+{
+	if (unshare(CLONE_NEWNS) || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
+		mount("none", "/dev", "tmpfs", 0, NULL))
+		_exit(NO_NAMESPACE);
+	return socket(AF_UNIX, SOCK_DGRAM, 0);
+}
+
+/* Exits with the line of the step that went wrong, 0 when none has. */
+#define STEP(condition) \
+	do { \
+		if (!(condition)) \
+			_exit(__LINE__ % 256 ? __LINE__ % 256 : 1); \
+	} while (0)
+
+static void auth_child(void)
+{
+	char line[2001], got[4096];
+	uint64_t before = log_dropped();
+	int fd = own_dev();
+	ssize_t n;
+
+	log_open(false, LEVEL_INFO);
+	log_auth("nobody is there");
+	STEP(log_dropped() == before); /* no syslogd: nothing is lost that could have been had */
+	STEP(bind(fd, (const struct sockaddr *)&dev_log, sizeof dev_log) == 0);
+	memset(line, 'x', sizeof line - 1);
+	line[sizeof line - 1] = '\0';
+	log_auth(line);
+	n = recv(fd, got, sizeof got - 1, MSG_DONTWAIT);
+	STEP(n > 2000);
+	got[n] = '\0';
+	STEP(strncmp(got, "<85>", 4) == 0); /* authpriv, 10, and notice, 5: 10 * 8 + 5 */
+	STEP(strcmp(got + n - 2000, line) == 0 && strstr(got, " npufs["));
+	alarm(20);
+	for (int i = 0; i < 100000 && log_dropped() == before; i++)
+		log_auth(line); /* nobody reads */
+	STEP(log_dropped() > before);
+	_exit(0);
+}
+
+static void log_auth__syslog_slow_or_gone__whole_line_and_no_wait(void **state)
+{
+	int status;
+	pid_t child = fork();
+
+	(void)state;
+	assert_true(child >= 0);
+	if (child == 0)
+		auth_child();
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_true(WIFEXITED(status));
+	if (WEXITSTATUS(status) == NO_NAMESPACE)
+		skip();
+	assert_int_equal(WEXITSTATUS(status), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -232,6 +300,7 @@ int main(void)
 		cmocka_unit_test(log_rate_pass__time__burst_then_steady),
 		cmocka_unit_test(log_error__nobody_reads_stderr__does_not_wait),
 		cmocka_unit_test(log_error__reader_of_stderr_is_gone__survives),
+		cmocka_unit_test(log_auth__syslog_slow_or_gone__whole_line_and_no_wait),
 		cmocka_unit_test(log_close__lines_left_out__told_in_all),
 	};
 

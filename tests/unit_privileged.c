@@ -51,12 +51,6 @@ static void last_line(char ret[AUDIT_LINE_MAX + 1])
 	strcpy(ret, line ? line + 1 : end);
 }
 
-static int every_step_fails(enum disk_call call, int fd, const char *name)
-{
-	(void)call, (void)fd, (void)name;
-	return -EIO;
-}
-
 static int act(void *context, const struct privileged_order *o, struct fault *f)
 {
 	assert_ptr_equal(context, &world);
@@ -65,7 +59,7 @@ static int act(void *context, const struct privileged_order *o, struct fault *f)
 	world.forced = o->forced;
 	last_line(world.last);
 	if (world.disk_fails_in_act)
-		disk_watch = every_step_fails;
+		disk_watch = rig_no_disk;
 	return world.device ? fault_from_device(f, world.device, "reset") : world.result;
 }
 
@@ -118,13 +112,15 @@ static void expect_last(const char *key, const char *value)
 		fail_msg("no %s in %s", member, last);
 }
 
-/* How many records there have been. */
+/* How many records there have been, the checkpoints left out: every 65th line is one. */
 static uint64_t records(void)
 {
 	char last[AUDIT_LINE_MAX + 1];
+	uint64_t seq;
 
 	last_line(last);
-	return last[0] ? strtoull(last + strlen("{\"seq\":"), NULL, 10) : 0;
+	seq = last[0] ? strtoull(last + strlen("{\"seq\":"), NULL, 10) : 0;
+	return seq - seq / (AUDIT_CHECKPOINT_EVERY + 1);
 }
 
 /* Refused with this error, by one record that has this word, and nothing done. */
@@ -284,8 +280,7 @@ static void begin_trail(void)
 {
 	rig_sound(rig, "");
 	rig_close(rig);
-	if (work_has(&rig->w, FIRST))
-		assert_int_equal(unlink(work_path(&rig->w, FIRST)), 0);
+	assert_int_equal(files_remove_tree(AT_FDCWD, work_path(&rig->w, "store/audit")), 0);
 	rig_open(rig);
 }
 
@@ -424,7 +419,7 @@ static void run__refused_often__others_are_not_held_up(void **state)
 		expect_refused(&root, "reset_ccu", "r", -EBUSY, "busy");
 		world.busy = false;
 	}
-	disk_watch = every_step_fails;
+	disk_watch = rig_no_disk;
 	for (int i = 0; i < 20; i++)
 		assert_int_equal(privileged_run(plane, &root, "reset_ccu", "r", NULL), -EIO);
 	disk_watch = NULL;
@@ -546,7 +541,7 @@ static void run__threads_at_once__rate_holds(void **state)
 		assert_int_equal(pthread_join(threads[i], NULL), 0);
 	assert_int_equal(counted, 30);
 	assert_int_equal(refused[0] + refused[1], 30);
-	rig_sound(rig, "records 1 to 90 ");
+	rig_sound(rig, "records 1 to 91 ");
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)

@@ -207,6 +207,16 @@ static void expect_refused(struct plane *x, const struct cred *who, const char *
 	assert_int_equal(x->acts, 0);
 }
 
+/* Refused before it waits, by one record. */
+static void expect_not_asked(struct plane *x, const char *command, int err, const char *why)
+{
+	uint64_t before = records(x);
+
+	assert_int_equal(privileged_run(x->p, &root, command, "needed", NULL), err);
+	assert_int_equal(records(x), before + 1);
+	expect_records(x, 1, (struct expected[]){ { "memory write", "refused", why } });
+}
+
 static void approve__refused__by_one_record_each(void **state)
 {
 	struct plane *x = *state;
@@ -230,6 +240,14 @@ static void approve__refused__by_one_record_each(void **state)
 		0);
 	assert_int_equal(symlink("elsewhere", work_path(&x->r.w, "store/approvers")), 0);
 	expect_refused(x, &root, id, b.data, -ELOOP, "approvers");
+	assert_int_equal(unlink(work_path(&x->r.w, "store/approvers")), 0);
+	expect_refused(x, &root, id, b.data, -ENOENT, "approvers");
+	assert_int_equal(rename(work_path(&x->r.w, "store/elsewhere"),
+				 work_path(&x->r.w, "store/approvers")),
+		0);
+	work_write_text(&x->r.w, "store/approvers/bad.pem", "no key");
+	expect_refused(x, &root, id, b.data, -EINVAL, "approvers");
+	expect_not_asked(x, "memory write 0x0 caf\xc3\xa9", -EINVAL, "text");
 	x->r.generation++;
 	expect_refused(x, &root, id, b.data, -ESTALE, "generation");
 	x->r.now += APPROVALS_EXPIRY_NS;

@@ -51,8 +51,9 @@ static const struct command commands[] = {
 	{ { "audit", "verify" }, { "STORE" }, admin_audit_verify,
 		"check that the audit trail is whole",
 		"Walks the chain of STORE/audit and tells the first break: file, line, byte. A\n"
-		"daemon may run meanwhile. Removed records at the end do not show: compare the\n"
-		"last hash with one that was kept elsewhere.\n" },
+		"daemon may run meanwhile. What is signed is verified with daemon.pub.pem; that\n"
+		"the newest records and the head were both put back does not show: compare the\n"
+		"last hash with one that was kept elsewhere, or with what syslog has.\n" },
 	{ { "audit", "show" }, { "STORE", "[--last N]" }, admin_audit_show, "print the audit trail",
 		"One JSON object a line, oldest first; N: only so many of the newest. Nothing is\n"
 		"verified.\n" },
