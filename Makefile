@@ -42,7 +42,7 @@ endif
 CXXFLAGS += -std=c++17 -fPIC $(filter-out -std=% -Wshadow -Wstrict-prototypes -Wmissing-prototypes,$(CFLAGS)) \
 	$(if $(findstring undefined,$(SAN)),-fno-sanitize=vptr$(if $(filter clang%,$(CC)),$(comma)function))
 
-CORE_SRC  := $(wildcard core/*.c core/sim/*.c core/spool/*.c core/matrix/*.c)
+CORE_SRC  := $(wildcard core/*.c core/sim/*.c core/spool/*.c core/matrix/*.c core/callable/*.c)
 OPT_SRC   := $(wildcard mountopts/*.c)
 FS_SRC    := $(wildcard fs/*.c)
 ADMIN_SRC := $(wildcard core/admin/*.c)
