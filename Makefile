@@ -97,6 +97,9 @@ $(BUILD)/tests/unit_%: $(BUILD)/tests/unit_%.o $(FAKES) $(ADMIN_LIB) $(LIB_OBJ)
 	$(if $(Q),@echo "  LINK  $@")
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ -lcmocka $(LDLIBS_CORE)
 
+# These count and refuse what the code under test allocates.
+$(BUILD)/tests/unit_callable_%: LDFLAGS += $(foreach f,malloc calloc realloc aligned_alloc,-Wl$(comma)--wrap=$f)
+
 $(BUILD)/tests/tool_%: $(BUILD)/tests/tool_%.o $(LIB_OBJ)
 	$(if $(Q),@echo "  LINK  $@")
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LDLIBS_CORE)
