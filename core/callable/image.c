@@ -232,7 +232,7 @@ static int check_rows(struct image *image, struct fault *f)
 /* The children of an image by offset, and the ids that were met. */
 struct children {
 	struct span {
-		uint64_t offset, end; /* with the padding */
+		uint64_t offset, end; /* without the padding */
 		uint32_t i;
 	} spans[CALLABLE_CHILDREN_MAX];
 	bool met[CALLABLE_FUNCTION_IDS];
@@ -285,7 +285,6 @@ static void insert(struct children *all, uint32_t n, struct span s)
 static int check_child(struct children *all, const struct image *image, uint32_t i, struct fault *f)
 {
 	struct image_child c = image_child(image, i);
-	uint64_t total = image->header.total_bytes, end;
 	int err = check_id(all, image, i, c.id, f);
 
 	if (!err)
@@ -296,9 +295,8 @@ static int check_child(struct children *all, const struct image *image, uint32_t
 		err = check_name(image, c.name, CHILD_AT(image, i, name), f);
 	if (err)
 		return err;
-	end = CALLABLE_ALIGN_UP(c.offset + c.bytes, CALLABLE_ALIGN);
-	insert(all, i, (struct span){ c.offset, end, i });
-	return check_padding(image, c.offset + c.bytes, end < total ? end : total, f);
+	insert(all, i, (struct span){ c.offset, c.offset + c.bytes, i });
+	return 0;
 }
 
 static int check_sum(const struct image *image, const struct children *all, struct fault *f)
@@ -313,13 +311,25 @@ static int check_sum(const struct image *image, const struct children *all, stru
 		if (s->offset > end)
 			return REFUSE(f, "offset", CHILD_AT(image, s->i, offset),
 				"a gap before %" PRIu64, s->offset);
-		end = s->end;
+		end = CALLABLE_ALIGN_UP(s->end, CALLABLE_ALIGN);
 	}
 	if (end != image->header.total_bytes)
 		return REFUSE(f, "total_bytes", AT(total_bytes),
 			"%" PRIu64 ", but the parts add up to %" PRIu64, image->header.total_bytes,
 			end);
 	return 0;
+}
+
+/* Only now is it known whose the bytes behind a child are. */
+static int check_child_padding(const struct image *image, const struct children *all,
+	struct fault *f)
+{
+	int err = 0;
+
+	for (uint32_t i = 0; !err && i < image->header.n_children; i++)
+		err = check_padding(image, all->spans[i].end,
+			CALLABLE_ALIGN_UP(all->spans[i].end, CALLABLE_ALIGN), f);
+	return err;
 }
 
 static int check_children(const struct image *image, struct fault *f)
@@ -329,7 +339,9 @@ static int check_children(const struct image *image, struct fault *f)
 
 	for (uint32_t i = 0; !err && i < image->header.n_children; i++)
 		err = check_child(&all, image, i, f);
-	return err ? err : check_sum(image, &all, f);
+	if (!err)
+		err = check_sum(image, &all, f);
+	return err ? err : check_child_padding(image, &all, f);
 }
 
 /* --- code ------------------------------------------------------------------------------------- */
