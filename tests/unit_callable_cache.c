@@ -48,7 +48,8 @@ static void prepare__2_gib__refused_with_all_residents_intact(void **state)
 {
 	AUTO_BUF struct buf image = BUF_INIT;
 	AUTO_BUF struct buf tiny = BUF_INIT;
-	struct callable_args args = { .kind = PACKET_VM, .n_tensors = 1,
+	struct callable_args args = { .kind = PACKET_VM,
+		.n_tensors = 1,
 		.tensors = &(struct packet_tensor){ 64, 4 } };
 	static uint64_t addresses[1024];
 	static struct rig r;
@@ -215,8 +216,7 @@ static void failure_at(enum rig_call call, bool new_block)
 		next = rig_prepare(&r, &image) + 1;
 	else
 		next = rig_prepare(&r, &filler) + 1;
-	rig_fail(&r, call, 1,
-		call == RIG_ALLOCATE ? NPU_MEMORY_ALLOCATION : NPU_DEVICE_BUSY);
+	rig_fail(&r, call, 1, call == RIG_ALLOCATE ? NPU_MEMORY_ALLOCATION : NPU_DEVICE_BUSY);
 	refused(&r, &image, call == RIG_ALLOCATE ? -ENOMEM : -EBUSY, NULL);
 	assert_int_equal(r.f.device,
 		call == RIG_ALLOCATE ? NPU_MEMORY_ALLOCATION : NPU_DEVICE_BUSY);

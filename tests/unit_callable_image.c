@@ -17,15 +17,15 @@
 	"[1,2,3,4,5,6,7,8,9,10,11,12,13]}]}"
 #define SPEC_TWO SPEC_HEAD "\"orchestration\":[\"call a\",\"call b\"]," SPEC_TAIL
 
-#define HEAD(field)  (long)offsetof(struct image_header, field)
-#define ROW(i)       (64 + 16L * (i))
-#define NAMES        (64 + 32L)
-#define CHILDREN     (NAMES + 16) /* "two", "x", "n", "a", "b" take 12 bytes of names */
+#define HEAD(field)   (long)offsetof(struct image_header, field)
+#define ROW(i)        (64 + 16L * (i))
+#define NAMES         (64 + 32L)
+#define CHILDREN      (NAMES + 16) /* "two", "x", "n", "a", "b" take 12 bytes of names */
 #define CHILD(i, fld) (CHILDREN + 40L * (i) + (long)offsetof(struct image_child, fld))
-#define CODE         192L
-#define FIRST        256L
-#define SECOND       320L
-#define TOTAL        448L
+#define CODE          192L
+#define FIRST         256L
+#define SECOND        320L
+#define TOTAL         448L
 
 static void change(struct buf *image, long at, size_t size, uint64_t value)
 {
@@ -79,33 +79,33 @@ static const struct wrong {
 	{ HEAD(name), 4, 12, "name", -1 },
 	{ HEAD(name), 4, UINT32_MAX, "name", -1 },
 	{ HEAD(reserved) + 4, 4, 1, "reserved", HEAD(reserved) },
-	{ NAMES + 11, 1, 'b', "names", -1 },     /* the last NUL */
-	{ NAMES + 12, 1, 1, "padding", -1 },     /* behind the names */
-	{ NAMES, 1, ' ', "name", HEAD(name) },   /* " wo" */
-	{ NAMES, 1, 0, "name", HEAD(name) },     /* "" */
+	{ NAMES + 11, 1, 'b', "names", -1 },   /* the last NUL */
+	{ NAMES + 12, 1, 1, "padding", -1 },   /* behind the names */
+	{ NAMES, 1, ' ', "name", HEAD(name) }, /* " wo" */
+	{ NAMES, 1, 0, "name", HEAD(name) },   /* "" */
 	{ NAMES, 1, 0xff, "name", HEAD(name) },
 	{ ROW(0), 4, 12, "name", -1 },
 	{ ROW(0) + 4, 1, 0, "type", -1 },
 	{ ROW(0) + 4, 1, 3, "type", -1 },
 	{ ROW(0) + 5, 1, 0, "access", -1 },
 	{ ROW(0) + 5, 1, 4, "access", -1 },
-	{ ROW(1) + 5, 1, 1, "access", -1 },      /* of a scalar */
+	{ ROW(1) + 5, 1, 1, "access", -1 }, /* of a scalar */
 	{ ROW(0) + 6, 2, 1, "reserved", -1 },
 	{ ROW(1) + 12, 4, 1, "reserved", ROW(1) + 6 },
-	{ ROW(0) + 8, 4, 1, "max", -1 },         /* of a tensor */
+	{ ROW(0) + 8, 4, 1, "max", -1 }, /* of a tensor */
 	{ ROW(1) + 8, 4, 1u << 31, "max", -1 },
 	{ ROW(1) + 4, 1, VM_FLOAT32, "max", ROW(1) + 8 },
 	{ CHILD(0, id), 4, 1024, "id", -1 },
 	{ CHILD(0, id), 4, UINT32_MAX, "id", -1 },
-	{ CHILD(1, id), 4, 0, "id", -1 },        /* twice */
+	{ CHILD(1, id), 4, 0, "id", -1 }, /* twice */
 	{ CHILD(1, name), 4, 12, "name", -1 },
 	{ CHILD(1, reserved), 4, 1, "reserved", -1 },
 	{ CHILD(0, offset), 8, FIRST + 4, "offset", -1 },
 	{ CHILD(0, offset), 8, 0, "offset", -1 },
-	{ CHILD(0, offset), 8, CODE, "offset", -1 },     /* the orchestration */
+	{ CHILD(0, offset), 8, CODE, "offset", -1 }, /* the orchestration */
 	{ CHILD(0, offset), 8, TOTAL, "offset", -1 },
 	{ CHILD(0, offset), 8, 0xffffffffffffffc0, "offset", -1 },
-	{ CHILD(1, offset), 8, FIRST, "offset", -1 },    /* both at the same place */
+	{ CHILD(1, offset), 8, FIRST, "offset", -1 },           /* both at the same place */
 	{ CHILD(0, bytes), 8, 68, "offset", CHILD(1, offset) }, /* into the next */
 	{ CHILD(0, bytes), 8, 0, "bytes", -1 },
 	{ CHILD(0, bytes), 8, 18, "bytes", -1 },
@@ -118,7 +118,7 @@ static const struct wrong {
 	{ FIRST + 16, 1, 1, "padding", -1 },
 	{ CODE + 63, 1, 1, "padding", -1 },
 	{ CODE, 1, 255, "code", -1 },
-	{ CODE + 8, 4, 5, "code", CODE },        /* calls what is not there */
+	{ CODE + 8, 4, 5, "code", CODE }, /* calls what is not there */
 	{ SECOND, 1, 255, "code", -1 },
 };
 
@@ -298,12 +298,13 @@ static void image_show__built_image__its_lines(void **state)
 	build_two(&image);
 	assert_int_equal(image_validate(image.data, image.len, &found, NULL), 0);
 	assert_int_equal(image_show(&found, &text), 0);
-	assert_string_equal(buf_text(&text), "callable: two\nbytes: 448\nsteps: at most 4\n"
-					     "tensor: inout float32 x\n"
-					     "scalar: int32 n, at most 9\n"
-					     "orchestration:\n  call a\n  call b\n"
-					     "child 0: a, 16 bytes at 256\n  mov s0, s1\n"
-					     "child 1023: b, 68 bytes at 320\n  ldc s1, s0\n");
+	assert_string_equal(buf_text(&text),
+		"callable: two\nbytes: 448\nsteps: at most 4\n"
+		"tensor: inout float32 x\n"
+		"scalar: int32 n, at most 9\n"
+		"orchestration:\n  call a\n  call b\n"
+		"child 0: a, 16 bytes at 256\n  mov s0, s1\n"
+		"child 1023: b, 68 bytes at 320\n  ldc s1, s0\n");
 }
 
 int main(void)

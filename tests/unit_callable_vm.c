@@ -160,8 +160,10 @@ static void program_init(struct program *p)
 	p->names.n_tensors = p->names.n_scalars = 2;
 	p->names.functions[0] = (struct vm_function_name){ "child", 3 };
 	p->names.n_functions = 1;
-	p->sig = (struct vm_signature){ .n_tensors = 2, .n_scalars = 2,
-		.access = { VM_INOUT, VM_IN }, .scalar_max = { 100, 0 } };
+	p->sig = (struct vm_signature){ .n_tensors = 2,
+		.n_scalars = 2,
+		.access = { VM_INOUT, VM_IN },
+		.scalar_max = { 100, 0 } };
 	p->args.tensors[0] = (struct vm_tensor){ (uint8_t *)p->x, 8 };
 	p->args.tensors[1] = (struct vm_tensor){ (uint8_t *)p->x, 8 };
 }
@@ -267,8 +269,10 @@ static void run__each_operation__its_known_value(void **state)
 		uint32_t expected = rows[i].is_float ? bits(rows[i].f) : (uint32_t)rows[i].i;
 
 		program_init(&p);
-		snprintf(text, sizeof text, "const s1, %s; const s2, %s; const s3, %s; %s; "
-			"st s0, x, s31", rows[i].a, rows[i].b, rows[i].c, rows[i].op);
+		snprintf(text, sizeof text,
+			"const s1, %s; const s2, %s; const s3, %s; %s; "
+			"st s0, x, s31",
+			rows[i].a, rows[i].b, rows[i].c, rows[i].op);
 		assert_int_equal(run(&p, text), VM_DONE);
 		if (p.x[0] != expected)
 			fail_msg("%s: 0x%08x, not 0x%08x", rows[i].op, p.x[0], expected);
@@ -283,7 +287,8 @@ static void run__reductions__over_the_length_alone(void **state)
 	program_init(&p);
 	for (int i = 0; i < 8; i++)
 		p.x[i] = bits((float)(i - 2));
-	assert_int_equal(run(&p, "const s1, 3; vl s1; ld v0, x, s0; fredsum s2, v0; fredmin s3, v0;"
+	assert_int_equal(run(&p,
+				 "const s1, 3; vl s1; ld v0, x, s0; fredsum s2, v0; fredmin s3, v0;"
 				 "fredmax s4, v0; st s2, x, s0; const s1, 1; st s3, x, s1;"
 				 "const s1, 2; st s4, x, s1"),
 		VM_DONE);
@@ -293,7 +298,8 @@ static void run__reductions__over_the_length_alone(void **state)
 	program_init(&p);
 	for (uint32_t i = 0; i < 8; i++)
 		p.x[i] = 10 - i;
-	assert_int_equal(run(&p, "const s1, 8; vl s1; ld v0, x, s0; iredsum s2, v0; iredmin s3, v0;"
+	assert_int_equal(run(&p,
+				 "const s1, 8; vl s1; ld v0, x, s0; iredsum s2, v0; iredmin s3, v0;"
 				 "iredmax s4, v0; st s2, x, s0; const s1, 1; st s3, x, s1;"
 				 "const s1, 2; st s4, x, s1"),
 		VM_DONE);
@@ -309,13 +315,15 @@ static void run__loops__rounds_by_limit_and_step(void **state)
 	(void)state;
 	program_init(&p);
 	p.args.scalars[0] = 10; /* 0, 4, 8: three rounds of 5 */
-	assert_int_equal(run(&p, "const s5, 1; loop s0, n, 4; loop s1, 5, 1; iadd s2, s2, s5; end;"
+	assert_int_equal(run(&p,
+				 "const s5, 1; loop s0, n, 4; loop s1, 5, 1; iadd s2, s2, s5; end;"
 				 "iadd s3, s3, s0; end; st s2, x, s31; st s3, x, s5"),
 		VM_DONE);
 	assert_int_equal(p.x[0], 15);
 	assert_int_equal(p.x[1], 12);
 	p.args.scalars[0] = 0; /* none, and on behind the end */
-	assert_int_equal(run(&p, "const s2, 9; loop s0, n, 1; loop s1, 5, 1; const s2, 1; end; end;"
+	assert_int_equal(run(&p,
+				 "const s2, 9; loop s0, n, 1; loop s1, 5, 1; const s2, 1; end; end;"
 				 "st s2, x, s31"),
 		VM_DONE);
 	assert_int_equal(p.x[0], 9);
@@ -396,21 +404,15 @@ static void verify__operands_that_are_not_there__refused(void **state)
 		const char *text;
 		struct vm_instr in; /* added to the instruction */
 	} rows[] = {
-		{ "mov s0, s1", { .op = 200 } },
-		{ "mov s0, s1", { .d = VM_REGISTERS } },
-		{ "mov v0, s1", { .a = VM_REGISTERS } },
-		{ "fma v0, v1, v2, v3", { .c = 40 } },
+		{ "mov s0, s1", { .op = 200 } }, { "mov s0, s1", { .d = VM_REGISTERS } },
+		{ "mov v0, s1", { .a = VM_REGISTERS } }, { "fma v0, v1, v2, v3", { .c = 40 } },
 		{ "mov s0, s1", { .a = VM_SCALARS } }, /* vector to scalar */
-		{ "mov s0, s1", { .b = 1 } },
-		{ "mov s0, s1", { .zero = 1 } },
-		{ "mov s0, s1", { .jump = 1 } },
-		{ "mov s0, s1", { .imm2 = 1 } },
-		{ "arg s0, n", { .imm = 2 } },
-		{ "ld s0, x, s1", { .a = 2 } },
+		{ "mov s0, s1", { .b = 1 } }, { "mov s0, s1", { .zero = 1 } },
+		{ "mov s0, s1", { .jump = 1 } }, { "mov s0, s1", { .imm2 = 1 } },
+		{ "arg s0, n", { .imm = 2 } }, { "ld s0, x, s1", { .a = 2 } },
 		{ "ld s0, x, s1", { .b = VM_SCALARS } },
 		{ "st s0, x, s1", { .a = 1 } }, /* into an input */
-		{ "fredsum s0, v0", { .d = VM_SCALARS } },
-		{ "loop s0, n, 1; end", { .imm = 2 } },
+		{ "fredsum s0, v0", { .d = VM_SCALARS } }, { "loop s0, n, 1; end", { .imm = 2 } },
 		{ "loop s0, n, 1; end", { .jump = 1 } },
 		{ "call child", { .zero = 0 } }, /* not from a child */
 	};
@@ -487,9 +489,10 @@ static void disassemble__then_assemble__the_same(void **state)
 
 	(void)state;
 	program_init(&p);
-	assemble(&p, "const s1, -7; const s2, 0.5; arg s3, u; len s4, x; vl s1; mov v1, s2;"
-		     "fma v0, v1, s2, v15; select v2, v0, v1, s0; fredmax s5, v2; ld v0, x, s1;"
-		     "st s0, x, s1; ldc v3, s0; loop s0, n, 64; end; loop s0, 9, 3; end; call child");
+	assemble(&p,
+		"const s1, -7; const s2, 0.5; arg s3, u; len s4, x; vl s1; mov v1, s2;"
+		"fma v0, v1, s2, v15; select v2, v0, v1, s0; fredmax s5, v2; ld v0, x, s1;"
+		"st s0, x, s1; ldc v3, s0; loop s0, n, 64; end; loop s0, 9, 3; end; call child");
 	for (uint32_t i = 0; i < p.n; i++) {
 		AUTO_BUF struct buf text = BUF_INIT;
 

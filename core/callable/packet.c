@@ -81,15 +81,20 @@ enum npu_error packet_answer_error(enum packet_answer a)
 
 /* --- the device's side ------------------------------------------------------------------------ */
 
-/* A consumer at hand is no promise that there is one. */
-__attribute__((weak)) enum packet_answer packet_consume(void *device,
-	const struct packet_prefix *prefix, const uint8_t *payload, uint64_t bytes)
+enum packet_answer packet_consume_none(void *device, const struct packet_prefix *prefix,
+	const uint8_t *payload, uint64_t bytes)
 {
 	(void)device;
 	(void)prefix;
 	(void)payload;
 	(void)bytes;
 	return PACKET_UNSUPPORTED_PAYLOAD;
+}
+
+__attribute__((weak)) enum packet_answer packet_consume(void *device,
+	const struct packet_prefix *prefix, const uint8_t *payload, uint64_t bytes)
+{
+	return packet_consume_none(device, prefix, payload, bytes);
 }
 
 static enum packet_answer check_place(const struct packet_space *space, uint64_t start,

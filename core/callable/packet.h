@@ -112,7 +112,8 @@ struct packet_dispatch {
 enum packet_answer packet_enter(const struct packet_dispatch *d, const struct packet_space *space,
 	uint64_t start, uint64_t bytes);
 
-/* Weak: a definition elsewhere takes its place. */
-packet_consumer packet_consume;
+/* Weak: a definition elsewhere takes its place, and may leave to packet_consume_none(), which is what
+ * this one does, the kinds that it does not know. */
+packet_consumer packet_consume, packet_consume_none;
 
 #endif
