@@ -114,6 +114,7 @@ static void prepare__fails_in_a_capture__mode_restored(void **state)
 
 static void prepare__mode_not_restored__reported_and_poisoned(void **state)
 {
+	struct callable_graph *g;
 	static struct rig r;
 
 	(void)state;
@@ -131,6 +132,7 @@ static void prepare__mode_not_restored__reported_and_poisoned(void **state)
 		assert_true(callable_figures(r.c).poisoned);
 		assert_int_equal(prepare_scale(&r, 2), -1);
 		assert_int_equal(r.f.err, -ENOTRECOVERABLE);
+		assert_int_equal(callable_graph_end(r.c, &g, &r.f), -ENOTRECOVERABLE);
 		rig_close(&r); /* ends the capture, too */
 	}
 }

@@ -92,8 +92,8 @@ static void packet_enter__beyond_its_space_or_wrapping__refused(void **state)
 	assert_int_equal(packet_enter(&linked, &top, 0, 72), PACKET_OUT_OF_SPACE);
 	assert_int_equal(packet_enter(&linked, &top, UINT64_MAX, 72), PACKET_OUT_OF_SPACE);
 	assert_int_equal(packet_enter(&linked, &low, 4095, 72), PACKET_OUT_OF_SPACE);
-	assert_int_equal(packet_enter(&linked, &low, 4224, 0), PACKET_TRUNCATED);
-	assert_int_equal(packet_enter(&linked, &low, 4225, 0), PACKET_OUT_OF_SPACE);
+	assert_int_equal(packet_enter(&linked, &low, 4224, 64), PACKET_OUT_OF_SPACE);
+	assert_int_equal(packet_enter(&linked, &low, 4225, 63), PACKET_TRUNCATED);
 	assert_int_equal(packet_enter(&linked, &low, 4096, UINT64_MAX), PACKET_OUT_OF_SPACE);
 	assert_int_equal(packet_enter(&linked, &low, 4152, 73), PACKET_OUT_OF_SPACE);
 }

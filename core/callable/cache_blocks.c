@@ -2,7 +2,7 @@
  * to undo anything, and a block that was allocated for it stays for the next: releasing it could
  * wait for the device, which preparing must not do.
  *
- * An allocation that a large image left behind serves a later large image that fits. When the cap is
+ * An allocation that a large image left behind serves a later one of the same size. When the cap is
  * in the way, such allocations are given up, so that they never cost a resident its place; not while
  * a capture is on. Every block has at least CALLABLE_BLOCK_BYTES, so that there are at most 1024. */
 #include "core/callable/cache_impl.h"
@@ -20,7 +20,7 @@ static bool is_spare(const struct cache_block *b)
 static bool fits(const struct cache_block *b, uint64_t bytes)
 {
 	if (bytes > CALLABLE_BLOCK_BYTES)
-		return is_spare(b) && b->bytes >= bytes;
+		return is_spare(b) && b->bytes == bytes;
 	return b->shared && b->bytes - b->used >= bytes;
 }
 

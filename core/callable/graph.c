@@ -76,9 +76,12 @@ int graph_add(struct callable_graph *g, const struct packet *p, struct fault *f)
 
 int callable_graph_end(struct callable_cache *c, struct callable_graph **ret, struct fault *f)
 {
+	int err = cache_check_open(c, f);
 	enum npu_error code;
 
-	if (c->state != CACHE_OPEN || !c->capturing)
+	if (err)
+		return err;
+	if (!c->capturing)
 		return fault_set(f, -EBADFD, "begin one first", "no capture is on");
 	code = memory_end_capture(&c->memory);
 	if (code != NPU_SUCCESS)

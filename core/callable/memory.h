@@ -20,7 +20,8 @@ struct callable_memory_ops {
 		*allocate)(void *context, uint64_t bytes, uint64_t align, uint64_t *ret_address);
 	/* `from` is free for re-use when it returns. */
 	enum npu_error (*copy)(void *context, uint64_t to, const void *from, uint64_t bytes);
-	/* On failure it stays allocated, and can be tried again. */
+	/* On failure it stays allocated, and can be tried again. It does not wait for the device
+	 * when nothing was launched from there. */
 	enum npu_error (*release)(void *context, uint64_t address);
 	/* Enter a callable into the device's table. It may be only enqueued: what goes wrong then
 	 * shows at the first launch, which must not depend on it. An id that was refused, or whose

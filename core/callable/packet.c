@@ -102,9 +102,11 @@ static enum packet_answer check_place(const struct packet_space *space, uint64_t
 {
 	uint64_t from = start - space->address;
 
+	if (bytes < PACKET_PREFIX_BYTES)
+		return PACKET_TRUNCATED;
 	if (start < space->address || from > space->bytes || bytes > space->bytes - from)
 		return PACKET_OUT_OF_SPACE;
-	return bytes < PACKET_PREFIX_BYTES ? PACKET_TRUNCATED : PACKET_OK;
+	return PACKET_OK;
 }
 
 static enum packet_answer check_callable(const struct packet_prefix *p)

@@ -5,8 +5,8 @@
  *   64  uint32 kind, uint32 bytes of what follows
  *   72  of PACKET_VM: struct packet_tensor [n_tensors], uint32 [n_scalars] (their bits)
  *
- * packet_enter() is the device's side. It checks the prefix in this order: the packet lies in the
- * space that is left above its start, it has a whole prefix, then version, mode, id, argument counts,
+ * packet_enter() is the device's side. It checks the prefix in this order: the packet has a whole
+ * prefix and lies in the space that is left above its start, then version, mode, id, argument counts,
  * reserved fields, and of the callable: address not null, aligned, at least a header long, not
  * wrapping. Then the consumer of the payload's kind sees it: one that was registered with the
  * dispatch, else packet_consume(), a weak symbol that answers PACKET_UNSUPPORTED_PAYLOAD and that a
@@ -72,8 +72,8 @@ void packet_make(struct packet *p, enum packet_mode mode, int32_t id, uint64_t a
 
 enum packet_answer {
 	PACKET_OK,
-	PACKET_OUT_OF_SPACE, /* it does not lie in the space that is left above its start */
 	PACKET_TRUNCATED,
+	PACKET_OUT_OF_SPACE, /* it does not lie in the space that is left above its start */
 	PACKET_BAD_VERSION,
 	PACKET_BAD_MODE,
 	PACKET_BAD_ID,

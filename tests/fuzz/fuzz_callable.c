@@ -16,7 +16,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 	} while (0)
 
 #define TENSOR_BYTES 256
-#define STEPS_MAX    (1 << 16) /* of programs that are run: a fuzzer has little time */
+#define STEPS_MAX    (1 << 12) /* of programs that are run: a fuzzer has little time */
 #define IMAGE_AT     4096
 #define TENSOR_AT    64
 
