@@ -197,7 +197,6 @@ static void replay__100_times__buffers_right_and_nothing_allocated(void **state)
 
 static void launch__registration_executed_late_and_wrong__said_at_the_first_launch(void **state)
 {
-	AUTO_BUF struct buf image = BUF_INIT;
 	static struct rig r;
 	struct packet_tensor t;
 	float *x;

@@ -76,8 +76,8 @@ static const struct command commands[] = {
 	{ { "callable", "build" }, { "SPEC.json", "OUT" }, admin_callable_build,
 		"make the image of a callable",
 		"SPEC.json has the arguments, the orchestration and the children as text, one\n"
-		"instruction a line. What check would refuse is not written. OUT must not be there\n"
-		"yet.\n" },
+		"instruction a line. What check would refuse is not written. OUT must not be\n"
+		"there yet.\n" },
 	{ { "callable", "check" }, { "FILE" }, admin_callable_check,
 		"check an image as a prepare does",
 		"Sizes, offsets, names, ids and every program; the first thing that is wrong is\n"
@@ -155,8 +155,7 @@ int admin_failed(const struct admin_call *c, const struct fault *f, const struct
 int admin_open_folder(const char *path, int *ret_folder, const char **ret_name, struct fault *f)
 {
 	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
-	AUTO_FREE char *folder =
-		slash ? strndup(path, (size_t)(slash + 1 - path)) : strdup(".");
+	AUTO_FREE char *folder = slash ? strndup(path, (size_t)(slash + 1 - path)) : strdup(".");
 
 	if (!name[0])
 		return fault_set(f, -EINVAL, "give a name after the last slash",

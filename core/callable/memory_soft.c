@@ -6,6 +6,7 @@
  * first launch). It fails when what it says is not in the device's memory. */
 #include "core/callable/memory_soft.h"
 
+#include <assert.h>
 #include <stdbool.h>
 #include <string.h>
 
@@ -263,6 +264,7 @@ void memory_soft_free(struct memory_soft *s)
 void memory_soft_set_consumer(struct memory_soft *s, enum packet_kind kind,
 	packet_consumer *consumer)
 {
+	assert((unsigned)kind < PACKET_KINDS_MAX);
 	s->dispatch.consumers[kind] = consumer;
 }
 

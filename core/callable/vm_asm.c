@@ -56,12 +56,12 @@ static int split(const char *given, struct line *l, struct fault *f)
 	if (*rest)
 		*rest++ = 0;
 	rest = trim(rest);
-	while (*rest && (word = strsep(&rest, ","))) {
+	if (!*rest)
+		return 0;
+	while ((word = strsep(&rest, ","))) {
 		if (l->n == OPERANDS_MAX)
 			return refuse(f, "too many operands", l->name);
 		l->operands[l->n++] = trim(word);
-		if (!rest)
-			break;
 	}
 	return 0;
 }
