@@ -249,6 +249,25 @@ static void prepare__registration_fails__rolled_back_and_storage_reused(void **s
 	failure_at(RIG_ENROLL, true);
 }
 
+/* 2 MiB are still of a shared block, and that block is there for the next. */
+static void prepare__whole_block_fails__storage_reused(void **state)
+{
+	AUTO_BUF struct buf image = BUF_INIT;
+	AUTO_BUF struct buf small = BUF_INIT;
+	static struct rig r;
+
+	(void)state;
+	rig_open(&r, false);
+	rig_image(BLOCK, &image);
+	rig_image(4096, &small);
+	rig_fail(&r, RIG_COPY, 1, NPU_DEVICE_BUSY);
+	refused(&r, &image, -EBUSY, NULL);
+	rig_prepare(&r, &small);
+	assert_int_equal(r.last_copied_to, r.paper[0].address);
+	assert_int_equal(callable_figures(r.c).allocated_bytes, BLOCK);
+	rig_close(&r);
+}
+
 static void prepare__large_upload_fails__storage_reused_or_given_up_for_the_cap(void **state)
 {
 	AUTO_BUF struct buf large = BUF_INIT;
@@ -519,6 +538,7 @@ int main(void)
 		cmocka_unit_test(prepare__allocation_fails__rolled_back),
 		cmocka_unit_test(prepare__upload_fails__rolled_back_and_storage_reused),
 		cmocka_unit_test(prepare__registration_fails__rolled_back_and_storage_reused),
+		cmocka_unit_test(prepare__whole_block_fails__storage_reused),
 		cmocka_unit_test(
 			prepare__large_upload_fails__storage_reused_or_given_up_for_the_cap),
 		cmocka_unit_test(prepare__no_host_memory_anywhere__rolled_back),

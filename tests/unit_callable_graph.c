@@ -207,7 +207,11 @@ static void launch__registration_executed_late_and_wrong__said_at_the_first_laun
 	assert_int_equal(prepare_scale(&r, 2), 0);
 	/* What the device was told to load is not its memory: enrolling took it all the same. */
 	assert_int_equal(memory_soft_ops.enroll(r.soft, 0, 64, 64), NPU_SUCCESS);
-	memory_soft_run_queue(r.soft);
+	assert_int_equal(launch(&r, 0, t), -EINVAL); /* executed by the launch itself */
+	assert_int_equal(memory_soft_answer(r.soft), PACKET_NOT_REGISTERED);
+	assert_int_equal(memory_soft_ops.enroll(r.soft, 0, 64, 64), NPU_SUCCESS);
+	memory_soft_run_queue(r.soft); /* or before it */
+	assert_int_equal(memory_soft_queued(r.soft), 0);
 	assert_int_equal(launch(&r, 0, t), -EINVAL);
 	assert_int_equal(memory_soft_answer(r.soft), PACKET_NOT_REGISTERED);
 	assert_int_equal(prepare_scale(&r, 2), 1);

@@ -181,6 +181,25 @@ static void image_validate__children_in_any_order__taken(void **state)
 	assert_int_equal(image_validate(image.data, image.len, NULL, NULL), 0);
 }
 
+/* The sum would be right with the last child alone. */
+static void image_validate__a_gap_between_children__refused(void **state)
+{
+	AUTO_BUF struct buf image = BUF_INIT;
+	struct fault f = FAULT_NONE;
+
+	(void)state;
+	build_two(&image);
+	assert_non_null(buf_room(&image, 64));
+	memmove(image.data + SECOND + 64, image.data + SECOND, TOTAL - SECOND);
+	memset(image.data + SECOND, 0, 64);
+	image.len += 64;
+	change(&image, HEAD(total_bytes), 8, TOTAL + 64);
+	change(&image, CHILD(1, offset), 8, SECOND + 64);
+	assert_int_equal(image_validate(image.data, image.len, NULL, &f), -EINVAL);
+	assert_string_equal(f.field, "offset");
+	assert_int_equal(f.offset, CHILD(1, offset));
+}
+
 static void image_validate__good_one__no_allocation_at_any_alignment(void **state)
 {
 	AUTO_BUF struct buf image = BUF_INIT;
@@ -313,6 +332,7 @@ int main(void)
 		cmocka_unit_test(image_validate__one_field_wrong__named_with_its_byte),
 		cmocka_unit_test(image_validate__cut_or_longer__refused),
 		cmocka_unit_test(image_validate__children_in_any_order__taken),
+		cmocka_unit_test(image_validate__a_gap_between_children__refused),
 		cmocka_unit_test(image_validate__good_one__no_allocation_at_any_alignment),
 		cmocka_unit_test(image_validate__every_child_that_there_can_be__taken),
 		cmocka_unit_test(image_build__wrong_specification__said_where),

@@ -329,6 +329,32 @@ static void run__loops__rounds_by_limit_and_step(void **state)
 	assert_int_equal(p.x[0], 9);
 }
 
+/* Each call begins with its caller's scalars and with vectors of zeros, and gives nothing back. */
+static void run__calls__fresh_registers_each_time(void **state)
+{
+	static struct program p, child;
+	struct vm_functions functions = { { 0 } };
+	struct vm_code code;
+	uint64_t steps;
+
+	(void)state;
+	program_init(&p);
+	program_init(&child);
+	assemble(&child, "const s9, 1; vl s9; iadd v0, v0, s5; st v0, x, s0; iadd s5, s5, s9");
+	assert_int_equal(verify(&child, &functions.steps[3]), 0);
+	assemble(&p, "const s5, 7; loop s0, 3, 1; call child; end; const s0, 3; st s5, x, s0");
+	code = code_of(&p);
+	assert_int_equal(vm_verify(&code, &p.sig, &functions, &steps, &p.f), 0);
+	assert_int_equal(steps, 1 + 1 + 3 * (1 + 5 + 1) + 2);
+	p.vm.args = &p.args;
+	p.vm.functions[3] = code_of(&child);
+	assert_int_equal(vm_run(&p.vm, &code), VM_DONE);
+	for (int i = 0; i < 4; i++)
+		assert_int_equal(p.x[i], 7);
+	p.vm.functions[3].n = 0;
+	assert_int_equal(vm_run(&p.vm, &code), VM_NO_FUNCTION);
+}
+
 static void run__accesses_outside__stopped(void **state)
 {
 	static const char *const texts[] = {
@@ -512,6 +538,7 @@ int main(void)
 		cmocka_unit_test(run__each_operation__its_known_value),
 		cmocka_unit_test(run__reductions__over_the_length_alone),
 		cmocka_unit_test(run__loops__rounds_by_limit_and_step),
+		cmocka_unit_test(run__calls__fresh_registers_each_time),
 		cmocka_unit_test(run__accesses_outside__stopped),
 		cmocka_unit_test(verify__steps__known_sums),
 		cmocka_unit_test(verify__what_would_not_end__refused),

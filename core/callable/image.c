@@ -346,12 +346,12 @@ static int check_children(const struct image *image, struct fault *f)
 
 /* --- code ------------------------------------------------------------------------------------- */
 
-/* `name`: whose code it is. */
+/* `name`: whose code it is. Without a fault to fill, nothing is printed, so nothing allocated. */
 static int verify(const struct image *image, const char *name, const struct vm_code *p,
 	const struct vm_functions *functions, uint64_t *ret_steps, struct fault *f)
 {
 	struct fault inner = FAULT_NONE;
-	int err = vm_verify(p, &image->signature, functions, ret_steps, &inner);
+	int err = vm_verify(p, &image->signature, functions, ret_steps, f ? &inner : NULL);
 
 	return err ? fault_at(f, err, inner.field, inner.offset + (p->code - image->bytes),
 			     inner.action, "%s, %s", name, inner.reason)
