@@ -42,7 +42,7 @@ endif
 CXXFLAGS += -std=c++17 -fPIC $(filter-out -std=% -Wshadow -Wstrict-prototypes -Wmissing-prototypes,$(CFLAGS)) \
 	$(if $(findstring undefined,$(SAN)),-fno-sanitize=vptr$(if $(filter clang%,$(CC)),$(comma)function))
 
-CORE_SRC  := $(wildcard core/*.c core/sim/*.c core/spool/*.c core/matrix/*.c)
+CORE_SRC  := $(wildcard core/*.c core/sim/*.c core/spool/*.c core/matrix/*.c core/callable/*.c)
 OPT_SRC   := $(wildcard mountopts/*.c)
 FS_SRC    := $(wildcard fs/*.c)
 ADMIN_SRC := $(wildcard core/admin/*.c)
@@ -96,6 +96,9 @@ $(BUILD)/npufs-admin: $(call obj,$(ADMIN_SRC)) $(LIB_OBJ)
 $(BUILD)/tests/unit_%: $(BUILD)/tests/unit_%.o $(FAKES) $(ADMIN_LIB) $(LIB_OBJ)
 	$(if $(Q),@echo "  LINK  $@")
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ -lcmocka $(LDLIBS_CORE)
+
+# These count and refuse what the code under test allocates.
+$(BUILD)/tests/unit_callable_%: LDFLAGS += $(foreach f,malloc calloc realloc aligned_alloc,-Wl$(comma)--wrap=$f)
 
 $(BUILD)/tests/tool_%: $(BUILD)/tests/tool_%.o $(LIB_OBJ)
 	$(if $(Q),@echo "  LINK  $@")

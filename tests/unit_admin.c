@@ -354,6 +354,49 @@ static void matrix__run__status_says_whether_a_case_failed(void **state)
 
 #define TEST(t) cmocka_unit_test_setup_teardown(t, set_up, tear_down)
 
+/* --- callables -------------------------------------------------------------------------------- */
+
+static void callable__build_check_show__each_example(void **state)
+{
+	static const struct {
+		const char *name, *checked, *shown;
+	} rows[] = {
+		/* call, const, arg, loop, and 16384 rounds of 8 */
+		{ "add", "ok: add, 1 children, at most 131076 steps",
+			"scalar: int32 n, at most 1048576\n" },
+		{ "matmul", "ok: matmul, 1 children", "  fma v0, v1, s9, v0\n" },
+		{ "softmax", "ok: softmax, 1 children", "  const s3, 0xff800000\n" },
+	};
+	struct fixture *x = *state;
+	char line[128];
+
+	for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+		snprintf(line, sizeof line, "callable build examples/callables/%s.json @image%zu",
+			rows[i].name, i);
+		expect(x, line, ADMIN_OK, "ok: ", "");
+		expect(x, line, ADMIN_FAILED, "", "is there already");
+		snprintf(line, sizeof line, "callable check @image%zu", i);
+		expect(x, line, ADMIN_OK, rows[i].checked, "");
+		snprintf(line, sizeof line, "callable show @image%zu", i);
+		expect(x, line, ADMIN_OK, rows[i].shown, "");
+	}
+}
+
+static void callable__wrong_files__said_why_and_nothing_written(void **state)
+{
+	struct fixture *x = *state;
+
+	work_write_text(&x->w, "bad.json", "{\"format\":\"npufs-callable-1\"}");
+	expect(x, "callable build @bad.json @image", ADMIN_FAILED, "", "missing");
+	assert_false(work_has(&x->w, "image"));
+	expect(x, "callable build @none.json @image", ADMIN_FAILED, "", "cannot read it");
+	expect(x, "callable build examples/callables/add.json @none/image", ADMIN_FAILED, "",
+		"cannot open the folder");
+	expect(x, "callable check @bad.json", ADMIN_FAILED, "", "header");
+	expect(x, "callable show @bad.json", ADMIN_FAILED, "", "header");
+	expect(x, "callable check @none", ADMIN_FAILED, "", "cannot read it");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -368,6 +411,8 @@ int main(void)
 		TEST(admin__help__every_command_has_it),
 		TEST(matrix__arguments_and_options__taken_or_named),
 		TEST(matrix__run__status_says_whether_a_case_failed),
+		TEST(callable__build_check_show__each_example),
+		TEST(callable__wrong_files__said_why_and_nothing_written),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -3,6 +3,8 @@
  * nearest is named. */
 #include "core/admin/admin.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdbool.h>
 #include <string.h>
 
@@ -77,6 +79,17 @@ static const struct command commands[] = {
 	{ { "artifact", "show" }, { "DIR" }, admin_artifact_show,
 		"print what an artifact's manifest says",
 		"DIR is STORE/models/ALIAS. The signature is not checked.\n" },
+	{ { "callable", "build" }, { "SPEC.json", "OUT" }, admin_callable_build,
+		"make the image of a callable",
+		"SPEC.json has the arguments, the orchestration and the children as text, one\n"
+		"instruction a line. What check would refuse is not written. OUT must not be\n"
+		"there yet.\n" },
+	{ { "callable", "check" }, { "FILE" }, admin_callable_check,
+		"check an image as a prepare does",
+		"Sizes, offsets, names, ids and every program; the first thing that is wrong is\n"
+		"told with its byte.\n" },
+	{ { "callable", "show" }, { "FILE" }, admin_callable_show, "print what an image holds",
+		"Arguments, the orchestration and the children, their programs as text.\n" },
 	{ { "matrix" }, { "STORE", "[MODEL]", "[-o OPTIONS]" }, admin_matrix,
 		"run the device contract's test matrix on a device",
 		"With every model of STORE, or MODEL. The output is TAP 13, a line a case. No "
@@ -149,6 +162,24 @@ int admin_failed(const struct admin_call *c, const struct fault *f, const struct
 	if (f->action[0])
 		fprintf(c->err, "  to do: %s\n", f->action);
 	return ADMIN_FAILED;
+}
+
+int admin_open_folder(const char *path, int *ret_folder, const char **ret_name, struct fault *f)
+{
+	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+	AUTO_FREE char *folder = slash ? strndup(path, (size_t)(slash + 1 - path)) : strdup(".");
+
+	if (!name[0])
+		return fault_set(f, -EINVAL, "give a name after the last slash",
+			"there is no name in it");
+	if (!folder)
+		return fault_set(f, -ENOMEM, "free memory, then try again", "no memory");
+	*ret_folder = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (*ret_folder < 0)
+		return fault_set(f, -errno, "name a folder that is there",
+			"cannot open the folder of %s: %s", name, strerror(errno));
+	*ret_name = name;
+	return 0;
 }
 
 /* --- finding the command ---------------------------------------------------------------------- */

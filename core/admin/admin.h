@@ -26,6 +26,9 @@ struct admin_call {
 /* Tell what went wrong; `detail` is lines of file names, or NULL. Returns ADMIN_FAILED. */
 int admin_failed(const struct admin_call *c, const struct fault *f, const struct buf *detail);
 
+/* Where a new file at `path` goes: its folder, to be closed, and its name, which is part of path. */
+int admin_open_folder(const char *path, int *ret_folder, const char **ret_name, struct fault *f);
+
 int admin_key_generate(const struct admin_call *c);
 int admin_store_init(const struct admin_call *c);
 int admin_store_trust(const struct admin_call *c);
@@ -41,5 +44,8 @@ int admin_artifact_sign(const struct admin_call *c);
 int admin_artifact_verify(const struct admin_call *c);
 int admin_artifact_show(const struct admin_call *c);
 int admin_matrix(const struct admin_call *c);
+int admin_callable_build(const struct admin_call *c);
+int admin_callable_check(const struct admin_call *c);
+int admin_callable_show(const struct admin_call *c);
 
 #endif

@@ -27,20 +27,14 @@ static void place_done(struct place *p)
 
 static int find_place(const char *prefix, struct place *p, struct fault *f)
 {
-	const char *slash = strrchr(prefix, '/'), *name = slash ? slash + 1 : prefix;
-	AUTO_FREE char *folder =
-		slash ? strndup(prefix, (size_t)(slash + 1 - prefix)) : strdup(".");
+	const char *name;
+	int err = admin_open_folder(prefix, &p->folder, &name, f);
 
-	if (!name[0])
-		return fault_set(f, -EINVAL, "give a name after the last slash",
-			"the prefix has no name");
-	if (!folder || asprintf(&p->private, "%s.pem", name) < 0 ||
+	if (err)
+		return err;
+	if (asprintf(&p->private, "%s.pem", name) < 0 ||
 		asprintf(&p->public, "%s.pub.pem", name) < 0)
 		return fault_set(f, -ENOMEM, "free memory, then try again", "no memory");
-	p->folder = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (p->folder < 0)
-		return fault_set(f, -errno, "name a folder that is there",
-			"cannot open the folder of the key: %s", strerror(errno));
 	return 0;
 }
 
