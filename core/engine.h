@@ -83,7 +83,7 @@ struct engine_order {
 	enum engine_operation what;
 	int model; /* of ENGINE_LOAD */
 	bool force; /* jobs on the device fail now; else a reset is -EBUSY and the others wait for them */
-	bool only;  /* -ESTALE unless `generation` is on the device: it was approved for that one */
+	bool only; /* -ESTALE unless `generation` is on the device: it was approved for that one */
 	uint64_t generation;
 };
 

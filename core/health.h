@@ -71,7 +71,7 @@ void health_set_away(struct health *h, int64_t since);
 enum health_state health_state(struct health *h);
 const char *health_state_name(enum health_state s);
 uint64_t health_generation(struct health *h); /* 0: none */
-bool health_is_ready(struct health *h); /* ready or degraded: jobs are taken and run */
+bool health_is_ready(struct health *h);       /* ready or degraded: jobs are taken and run */
 
 /* The text of /health: the state's word alone on the first line, then "key: value" lines. */
 void health_render(struct health *h, uint64_t queued, uint64_t running, struct buf *out);
