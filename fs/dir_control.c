@@ -125,7 +125,7 @@ static const struct control_row control_rows[] = {
 	FOLDER("operations", OPERATIONS, NULL,
 		"a file for each of the last commands: what became of it"),
 	FOLDER("approvals", APPROVALS, approvals_exist,
-		"with -o approvals: what waits to be signed; npufs-admin approve signs it"),
+		"with -o approvals: what waits to be signed (npufs-admin approve)"),
 	FOLDER("trace", TRACE, NULL, "a bounded trace of what happens to jobs"),
 	ORDER(TRACE, "start", PRIVILEGED_TRACE_START,
 		"write SECONDS BYTES: REASON to record for so long and so much"),
