@@ -15,6 +15,17 @@ static int admin(const char *a, const char *b, const char *c)
 	return rc;
 }
 
+/* The number that the list has for a path. */
+static void file_of(const char *path, char ret[32])
+{
+	const char *at = strstr(text, path);
+
+	assert_non_null(at);
+	while (at > text && at[-1] != '\n')
+		at--;
+	snprintf(ret, 32, "%llu", strtoull(at, NULL, 10));
+}
+
 static void jobs__list_and_get__as_the_folder_left_them(void **state)
 {
 	struct jobdir_attr a;
@@ -35,7 +46,7 @@ static void jobs__list_and_get__as_the_folder_left_them(void **state)
 	assert_non_null(strstr(text, " - folder 1000 0 sub\n"));
 	assert_non_null(strstr(text, " done 1000 35 sub/b.json\n"));
 	assert_non_null(strstr(text, " - file 1001 5 note\n"));
-	snprintf(id, sizeof id, "%llu", (unsigned long long)a.ref.id + 1);
+	file_of("sub/b.json", id);
 	assert_int_equal(admin("get", id, "out"), ADMIN_OK);
 	assert_string_equal(text, "de\n");
 	assert_int_equal(admin("get", id, "stream"), ADMIN_OK);
