@@ -8,6 +8,9 @@ CC      ?= cc
 DESTDIR ?=
 PREFIX  ?= /usr/local
 STORE   ?= build/store
+# At once: unit tests, and mount tests, which mostly wait.
+JOBS    ?= 2
+MOUNTS  ?= 4
 CALRT_SDK ?=
 
 comma := ,
@@ -21,7 +24,7 @@ PACKAGES := libfuse3-dev libcjson-dev libssl-dev pkg-config fuse3
 TEST_PACKAGES := libcmocka-dev g++ python3 inotify-tools
 
 CPPFLAGS += -I. -D_GNU_SOURCE -MMD -MP
-OPT      ?= -O2
+OPT      ?= $(if $(SAN),-O1,-O2)
 CFLAGS   += -std=gnu11 $(OPT) -g -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes \
 	-Wpointer-arith -Wvla -Wformat=2 -Wundef -fno-common -fstack-protector-strong
 ifeq ($(WERROR),1)
@@ -60,7 +63,7 @@ TOOLS     := $(patsubst tests/%.c,$(BUILD)/tests/%,$(TOOL_SRC))
 .DELETE_ON_ERROR:
 .SUFFIXES:
 .SECONDARY:
-.PHONY: all help deps demo store test unit mount-test docs-test check-layers fuzz fuzz-short bench \
+.PHONY: all help deps demo store test unit mount-test docs-test check-layers fuzz fuzz-seeds bench \
 	coverage lint install clean programs
 
 all: programs ## build npufs and npufs-admin (default)
@@ -175,19 +178,20 @@ store: programs ## a store with the example models and a fresh signing key, in S
 
 test: ## unit, mount, document and layer tests
 	@sh examples/deps.sh $(PACKAGES) $(TEST_PACKAGES)
-	@for part in check-layers unit mount-test docs-test fuzz-short; do \
+	@for part in check-layers unit mount-test docs-test fuzz-seeds; do \
 		$(MAKE) --no-print-directory $$part || exit 1; done
 
 # A test program that fails stops the rest from being called passed, not from being run.
-CHOSEN := $(foreach u,$(UNITS),$(if $(T),$(if $(findstring $(T),$(notdir $u)),$u),$u))
+WORDS  := $(subst |, ,$(T))
+CHOSEN := $(if $(T),$(foreach u,$(UNITS),$(if $(strip $(foreach w,$(WORDS),$(findstring $w,$(notdir $u)))),$u)),$(UNITS))
 
 unit: programs $(CHOSEN) ## the unit tests; T=pattern chooses
 	@[ -n "$(CHOSEN)" ] || { echo "no unit test has \"$(T)\" in its name"; exit 1; }
-	@failed=0; for t in $(CHOSEN); do \
-		echo "== $$(basename $$t)"; timeout 300 $$t || failed=1; done; exit $$failed
+	@printf '%s\n' $(CHOSEN) | xargs -P $(JOBS) -I{} sh -c \
+		'out=$$(timeout 300 {} 2>&1); code=$$?; printf "== %s\n%s\n" {} "$$out"; exit $$code'
 
 mount-test: programs $(TOOLS) $(CALRT_DOUBLE) ## tests on real mounts (root); T=pattern chooses
-	@BUILD=$(BUILD) SLOW=$(if $(SAN),4,1) python3 tests/mount/run.py -j $(if $(SAN),3,2) $(if $(T),-k '$(T)')
+	@BUILD=$(BUILD) SLOW=$(if $(SAN),5,2) python3 tests/mount/run.py -j $(MOUNTS) $(if $(T),-k '$(T)')
 
 docs-test: programs ## the README's commands and tables against the program
 	@BUILD=$(BUILD) python3 tests/docs/run.py
@@ -220,10 +224,17 @@ fuzz: $(FUZZERS) ## run every fuzz target for FUZZ_SECONDS=
 		echo "fuzz_$$n: $$(sed -n 's/^stat::number_of_executed_units: *//p' $(FUZZ_BUILD)/log_$$n) runs, no fault"; \
 	done
 
-fuzz-short: ## the same, a few seconds each; kept crashes first
-	@if command -v $(FUZZ_CC) >/dev/null; then \
-		$(MAKE) --no-print-directory fuzz FUZZ_SECONDS=5; \
-	else echo "fuzz: skipped, no $(FUZZ_CC) here"; fi
+# Any compiler, with the objects of the unit tests: with SAN= under a sanitizer.
+REPLAYS := $(patsubst tests/fuzz/%.c,$(BUILD)/replay/%,$(FUZZ_SRC))
+
+$(BUILD)/replay/fuzz_%: $(BUILD)/tests/fuzz/fuzz_%.o $(BUILD)/tests/fuzz/replay.o $(LIB_OBJ)
+	@mkdir -p $(@D)
+	$(if $(Q),@echo "  LINK  $@")
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LDLIBS_CORE)
+
+fuzz-seeds: $(REPLAYS) ## the fuzz targets' seeds and kept crashes, once each
+	@for t in $(REPLAYS); do n=$${t##*/fuzz_}; printf 'fuzz_%s: ' $$n; \
+		timeout 120 $$t $$(ls -d tests/fuzz/seeds_$$n tests/fuzz/crashes_$$n 2>/dev/null) || exit 1; done
 
 # --- measuring and checking ------------------------------------------------------------------------
 
@@ -234,12 +245,11 @@ coverage: ## line coverage of the unit tests (lcov)
 	@$(MAKE) --no-print-directory BUILD=build/coverage OPT="-O0 --coverage" LDFLAGS=--coverage unit
 	@lcov -q -c -d build/coverage -o build/coverage.info && lcov --summary build/coverage.info
 
-lint: ## format, cppcheck, and both compilers with every warning an error
+lint: ## format, cppcheck, and clang with every warning an error
 	@clang-format --dry-run -Werror $(shell git ls-files '*.c' '*.h' '*.cc')
 	@cppcheck -q --enable=warning,performance,portability --error-exitcode=1 --std=c11 -I. -D_GNU_SOURCE \
 		--suppress=missingIncludeSystem --suppressions-list=tests/cppcheck.txt core fs mountopts
 	@$(MAKE) --no-print-directory CC=clang WERROR=1 programs
-	@$(MAKE) --no-print-directory BUILD=build/werror WERROR=1 programs $(patsubst $(BUILD)/%,build/werror/%,$(UNITS) $(TOOLS))
 
 install: programs ## to DESTDIR and PREFIX
 	install -D -m 755 $(BUILD)/npufs $(DESTDIR)$(PREFIX)/sbin/npufs

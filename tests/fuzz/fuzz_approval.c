@@ -63,7 +63,7 @@ static void try_head(const char *text, size_t len)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	/* A block of its own of exactly that size: a byte too far is seen. */
-	char *text = malloc(size ? size : 1);
+	char *text = calloc(1, size ? size : 1);
 
 	CHECK(text);
 	if (size)

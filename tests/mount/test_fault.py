@@ -244,3 +244,7 @@ def test_fault__both_models_given_up__both_serve_after_one_cool_down():
         equal(m.out("a"), "2024-03-03\n", "the default model")
         m.put("x.json", XOR)
         assert '"data": [1]' in m.out("x")
+
+
+# It waits for half a minute.
+test_fault__both_models_given_up__both_serve_after_one_cool_down.plain = True

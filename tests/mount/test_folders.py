@@ -4,7 +4,7 @@ import os
 import threading
 import time
 
-from harness import DELAY, SLOW, U1, Mount, as_user, equal, ok, read, run, took, tool, until
+from harness import DELAY, SANITIZED, SLOW, U1, Mount, as_user, equal, ok, read, run, took, tool, until
 
 STREAMED = '{"prompt":"%s","stream":true}' % ("s" * 300)
 
@@ -91,7 +91,7 @@ def test_many_jobs__listed__fast_and_health_answers_meanwhile():
                 time.sleep(0.01)
         assert max(slowest) < 0.5 * SLOW, max(slowest)
         per_job = (m.rss() - before) * 1024 / 5000
-        assert SLOW > 1 or per_job < 4096, f"{per_job} bytes a job"
+        assert SANITIZED or per_job < 4096, f"{per_job} bytes a job"
 
 
 def test_memory__files_made_and_removed__inodes_and_memory_come_back():
@@ -107,7 +107,7 @@ def test_memory__files_made_and_removed__inodes_and_memory_come_back():
         until(lambda: m.metric("npufs_inodes") <= known + 2, 5, "inodes")
         equal(m.metric("npufs_files"), 0, "files")
         equal(m.metric("npufs_bytes"), 0, "bytes")
-        assert SLOW > 1 or m.rss() - before < 4096, (before, m.rss())
+        assert SANITIZED or m.rss() - before < 4096, (before, m.rss())
 
 
 def test_removed_while_open__content_stays_until_the_close():

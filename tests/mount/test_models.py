@@ -185,7 +185,7 @@ def test_models__context_limit__refused_with_both_numbers():
 
 
 def test_models__dates_held_out__at_least_995_in_1000():
-    count = HELDOUT if "/san-" not in BUILD else HELDOUT // 10  # a sanitizer looks for other faults
+    count = HELDOUT // 10 if harness.SANITIZED else HELDOUT  # a sanitizer looks for other faults
     listed = harness.ok([sys.executable, DATES + "/dates.py", "heldout", str(count), "1"], 120)
     pairs = [line.split("\t") for line in listed.splitlines()]
     equal(len(pairs), count)
