@@ -11,6 +11,8 @@
 #include "core/sim/program.h"
 #include "core/sim/safetensors.h"
 
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
 static void check(int ok)
 {
 	if (!ok)

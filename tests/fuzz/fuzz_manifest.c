@@ -6,6 +6,8 @@
 
 #include "core/manifest.h"
 
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
 static void check(int ok)
 {
 	if (!ok)
