@@ -127,6 +127,8 @@ static void crash__at_every_line__failed_after_bounded_recoveries(void **state)
 					 LINE("5", "a") LINE("6", "a")),
 		0);
 	assert_int_equal(await_end("a.out"), JOB_FAILED);
+	for (int ms = 0; health_state(&health) != HEALTH_FAILED && ms < 20000; ms++)
+		usleep(1000); /* it is answered first */
 	assert_int_equal(health_state(&health), HEALTH_FAILED);
 	assert_int_equal(health.recoveries, ENGINE_MAX_RECOVERIES + 1);
 }
