@@ -227,16 +227,15 @@ def test_files__tail_follows__shows_what_is_new():
     """tail -f sees the text grow, and can be killed (K04-10)."""
     with Mount() as m:
         os.mkdir(session(m, "s"))
-        tail = subprocess.Popen(["tail", "-s", "0.1", "-n", "+1", "-f", session(m, "s", "state")],
+        tail = subprocess.Popen(["tail", "-s", "0.1", "-n", "+1", "-f", session(m, "s", "model")],
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        equal(tail.stdout.readline(), "idle\n", "first line")
-        time.sleep(0.5)
+        time.sleep(0.5 * SLOW)  # nothing yet
         speak(m)
-        until(lambda: shown(m, "s", "state") == "idle\nkv: kept", 5, "kept")
-        time.sleep(0.5)
+        until(lambda: shown(m, "s", "model") == "echo", 5, "its model")
+        time.sleep(0.5 * SLOW)
         tail.terminate()
-        rest, errors = tail.communicate(timeout=5 * SLOW)
-        equal((rest, errors, tail.returncode), ("kv: kept\n", "", -signal.SIGTERM), "what is new")
+        got, errors = tail.communicate(timeout=5 * SLOW)
+        equal((got, errors, tail.returncode), ("echo\n", "", -signal.SIGTERM), "what is new")
 
 
 # --- who, when, how many --------------------------------------------------------------------------
