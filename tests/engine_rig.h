@@ -91,6 +91,17 @@ static inline void nap(void)
 	usleep(1000);
 }
 
+/* What health has at this moment; the engine's threads may be changing it. */
+static inline struct health seen(void)
+{
+	struct health now;
+
+	lock_take(&r.health.lock);
+	now = r.health;
+	lock_drop(&r.health.lock);
+	return now;
+}
+
 static inline void await_health(enum health_state s)
 {
 	int ms = 0;

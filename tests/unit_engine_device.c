@@ -69,7 +69,7 @@ static void error__of_the_device__all_fail_recovery_ready_again(void **state)
 	job_look(c, &v);
 	assert_int_equal(v.generation, 2);
 	assert_int_equal(health_state(&r.health), HEALTH_READY);
-	assert_int_equal(r.health.recoveries, 1);
+	assert_int_equal(seen().recoveries, 1);
 	job_put(a);
 	job_put(b);
 	job_put(c);
@@ -137,7 +137,7 @@ static void kv__free_fails_silently__room_comes_back(void **state)
 	fake.silent_free = true;
 	for (int i = 0; i < 5; i++)
 		check_runs("{\"prompt\":\"abc\",\"max_new_tokens\":1}", "d\n");
-	assert_true(r.health.recoveries >= 4);
+	assert_true(seen().recoveries >= 4);
 }
 
 static void kv__never_any_room__failed_not_spinning(void **state)
@@ -159,7 +159,7 @@ static void kv__allocate_fails_silently__job_fails_and_recovery(void **state)
 	check_fails("{\"prompt\":\"abc\"}", -EIO);
 	fake.silent_allocate = false;
 	check_runs("{\"prompt\":\"abc\",\"max_new_tokens\":1}", "d\n");
-	assert_int_equal(r.health.recoveries, 1);
+	assert_int_equal(seen().recoveries, 1);
 }
 
 static void kv__roll_back_fails_silently__sequence_given_up(void **state)
@@ -184,7 +184,7 @@ static void start__device_missing__waits_for_it_and_says_so(void **state)
 	start(&fake_ops);
 	j = submit("{\"prompt\":\"abc\",\"max_new_tokens\":1}");
 	await_health(HEALTH_RECOVERING);
-	assert_true(r.health.action[0] != '\0');
+	assert_true(seen().action[0] != '\0');
 	check_output(j, "d\n");
 	job_put(j);
 	assert_int_equal(health_state(&r.health), HEALTH_READY);

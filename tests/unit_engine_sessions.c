@@ -108,7 +108,7 @@ static void turn__two_sessions_and_others_on_one_sequence__each_as_if_alone(void
 	check_runs(ASK("s", "x", 2), "hi\n");
 	check_fed("4 3 1 "); /* all again */
 	check_runs(ASK("t", "x", 1), "e\n");
-	assert_int_equal(r.health.recoveries, 0);
+	assert_int_equal(seen().recoveries, 0);
 }
 
 static void room__least_recently_used_gives_way(void **state)
@@ -153,7 +153,7 @@ static void room__kv_that_gives_way_is_not_freed__recovered(void **state)
 	check_fails(ASK("t", "ab", 1), -EBUSY);
 	fake.silent_free = false;
 	check_runs(ASK("s", "x", 2), "hi\n");
-	assert_int_equal(r.health.recoveries, 1);
+	assert_int_equal(seen().recoveries, 1);
 }
 
 /* The engine's thread has not seen yet that the session is gone, and makes room for a job. */
@@ -653,7 +653,7 @@ static void storm__many_threads_on_little_room__every_text_right_and_all_room_ba
 		nap();
 	fake.kv_capacity = 1; /* a sequence that was forgotten would be in its way */
 	check_runs("{\"prompt\":\"abc\",\"max_new_tokens\":1}", "d\n");
-	assert_int_equal(r.health.recoveries, 0);
+	assert_int_equal(seen().recoveries, 0);
 	assert_int_equal(health_state(&r.health), HEALTH_READY);
 }
 

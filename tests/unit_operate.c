@@ -85,7 +85,7 @@ static void reset__fails__failed_until_one_goes_well(void **state)
 	reset_code = NPU_FAILED_SOFT_RESET;
 	assert_int_equal(operate(ENGINE_RESET_DEVICE, false), -EIO);
 	await_health(HEALTH_FAILED);
-	assert_int_equal(r.health.last_error, NPU_FAILED_SOFT_RESET);
+	assert_int_equal(seen().last_error, NPU_FAILED_SOFT_RESET);
 	assert_true(engine_admit(r.engine, 1, &f) < 0);
 	reset_code = NPU_SUCCESS;
 	assert_int_equal(operate(ENGINE_RESET_DEVICE, false), 0);
@@ -205,12 +205,12 @@ static void load__other_model__serves_and_the_hold_is_over(void **state)
 	await_health(HEALTH_READY);
 	assert_int_equal(operate(ENGINE_UNLOAD, false), 0);
 	assert_int_equal(engine_operate(r.engine, &o, &f), 0);
-	assert_string_equal(r.health.model, "beta");
+	assert_string_equal(seen().model, "beta");
 	await_health(HEALTH_READY);
 	fake.broken_path = "models/alpha";
 	o.model = 0;
 	assert_int_equal(engine_operate(r.engine, &o, &f), -EBADMSG);
-	assert_string_equal(r.health.model, "beta"); /* a failed load returns to the old one */
+	assert_string_equal(seen().model, "beta"); /* a failed load returns to the old one */
 	await_health(HEALTH_DEGRADED);
 }
 

@@ -79,7 +79,7 @@ static void check_refused(enum npu_error code)
 	await_health(HEALTH_FAILED);
 	assert_int_equal(engine_admit(r.engine, 1, &f), npu_error_row(code)->err);
 	assert_true(f.reason[0] && f.action[0]);
-	assert_int_equal(r.health.last_error, code);
+	assert_int_equal(seen().last_error, code);
 }
 
 static void check_serves(uint64_t generation, uint64_t recoveries)
@@ -92,7 +92,7 @@ static void check_serves(uint64_t generation, uint64_t recoveries)
 	assert_int_equal(v.generation, generation);
 	job_put(j);
 	assert_int_equal(health_state(&r.health), HEALTH_READY);
-	assert_int_equal(r.health.recoveries, recoveries);
+	assert_int_equal(seen().recoveries, recoveries);
 }
 
 /* --- while the device is opened and the model brought up -------------------------------------- */
@@ -227,12 +227,12 @@ static void memory__short_again_and_again__fewer_at_once_then_given_up(void **st
 		fake_fail("infer", 1, NPU_MEMORY_ALLOCATION);
 		check_fails(SHORT, -ENOMEM);
 		await_health(HEALTH_READY);
-		assert_int_equal(r.health.room, rooms[i]);
+		assert_int_equal(seen().room, rooms[i]);
 	}
 	fake_fail("infer", 1, NPU_MEMORY_ALLOCATION);
 	check_fails(SHORT, -ENOMEM);
 	check_refused(NPU_MEMORY_ALLOCATION);
-	assert_true(r.health.next_try > clock_wall()); /* it may pass */
+	assert_true(seen().next_try > clock_wall()); /* it may pass */
 }
 
 static void memory__enough_again__as_many_at_once_as_before(void **state)
@@ -244,12 +244,12 @@ static void memory__enough_again__as_many_at_once_as_before(void **state)
 	fake_fail("infer", 1, NPU_MEMORY_ALLOCATION);
 	check_fails(SHORT, -ENOMEM);
 	for (int i = 0; i < ENGINE_RAISE_AFTER; i++) {
-		assert_int_equal(i ? r.health.room : 1, 1);
+		assert_int_equal(i ? seen().room : 1, 1);
 		check_runs(SHORT, "d\n");
 	}
 	await_health(HEALTH_READY);
 	check_runs(SHORT, "d\n");
-	assert_int_equal(r.health.room, 2);
+	assert_int_equal(seen().room, 2);
 }
 
 /* What is kept as evidence is not torn down. */
@@ -288,15 +288,15 @@ static void quarantine__wait_comes_late__answered_in_time_then_recovered(void **
 	fake_log_clear();
 	check_error(a, JOB_FAILED, -ETIMEDOUT);
 	await_health(HEALTH_RECOVERING);
-	assert_true(r.health.away_since != 0);
+	assert_true(seen().away_since != 0);
 	usleep(100000);
 	assert_int_equal(job_state(b), JOB_QUEUED);
 	assert_int_equal(fake_count("reset_input") + fake_count("infer") + fake_count("status"), 0);
 	fake_let_go();
 	check_output(b, "d\n");
-	assert_int_equal(r.health.away_since, 0);
-	assert_int_equal(r.health.recoveries, 1);
-	assert_int_equal(r.health.generation, 2);
+	assert_int_equal(seen().away_since, 0);
+	assert_int_equal(seen().recoveries, 1);
+	assert_int_equal(seen().generation, 2);
 	job_put(a);
 	job_put(b);
 }
@@ -362,9 +362,9 @@ static void quarantine__wait_comes_at_the_limit__ready_in_the_end(void **state)
 		await_end(j);
 		job_put(j);
 		await_health(HEALTH_READY);
-		for (int ms = 0; r.health.away_since && ms < 1000; ms++)
+		for (int ms = 0; seen().away_since && ms < 1000; ms++)
 			nap();
-		assert_int_equal(r.health.away_since, 0);
+		assert_int_equal(seen().away_since, 0);
 		check_runs(SHORT, "d\n");
 		await_health(HEALTH_READY);
 	}
@@ -451,7 +451,7 @@ static void cool_down__artifact_put_again__serves_at_once_and_for_good(void **st
 	touch("alpha/manifest.json");
 	touch("beta/manifest.json");
 	await_health(HEALTH_READY);
-	assert_int_equal(r.health.next_try, 0);
+	assert_int_equal(seen().next_try, 0);
 	usleep(200000);
 	lock_take(&r.engine->lock);
 	assert_true(r.engine->cool_at == INT64_MAX);
