@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "core/control.h"
 
@@ -29,6 +30,22 @@ static void reply_part(fuse_req_t req, const struct buf *text, size_t size, size
 	fuse_reply_buf(req, buf_text(text) + at, size < text->len - at ? size : text->len - at);
 }
 
+/* Who reads may close before the reply has returned, and the text goes with the handle. */
+static void reply_copy(fuse_req_t req, const struct buf *text, size_t size, size_t off)
+{
+	size_t at = off < text->len ? off : text->len;
+	size_t n = size < text->len - at ? size : text->len - at;
+	char *part = malloc(n + 1);
+
+	if (part) {
+		memcpy(part, buf_text(text) + at, n);
+		fuse_reply_buf(req, part, n);
+	} else {
+		fuse_reply_err(req, ENOMEM);
+	}
+	free(part);
+}
+
 /* On the one thread that carries out: two reads do not come here at once. */
 static void rendered(struct control_order *base, int err)
 {
@@ -42,7 +59,7 @@ static void rendered(struct control_order *base, int err)
 	if (err)
 		fuse_reply_err(r->req, -err);
 	else
-		reply_part(r->req, &r->h->text, r->size, r->off);
+		reply_copy(r->req, &r->h->text, r->size, r->off);
 	buf_done(&base->text);
 	free(r);
 }
