@@ -5,6 +5,8 @@
 #include <stdint.h>
 #include <time.h>
 
+struct buf;
+
 #define NS_PER_MS  1000000LL
 #define NS_PER_SEC 1000000000LL
 
@@ -34,5 +36,7 @@ static inline struct timespec clock_timespec(int64_t ns)
 /* "2026-01-31T12:00:00.123Z" of a wall time; returns ret. */
 #define CLOCK_TEXT_SIZE 40
 const char *clock_text(int64_t wall_ns, char ret[CLOCK_TEXT_SIZE]);
+/* "key: 2026-...\n"; nothing for 0, which did not happen. */
+void clock_put(struct buf *out, const char *key, int64_t wall_ns);
 
 #endif

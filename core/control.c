@@ -292,14 +292,6 @@ bool control_last_error(struct control *c, struct control_operation *ret)
 	return control_look(c, id, ret);
 }
 
-static void put_time(struct buf *out, const char *key, int64_t wall)
-{
-	char text[CLOCK_TEXT_SIZE];
-
-	if (wall)
-		buf_printf(out, "%s: %s\n", key, clock_text(wall, text));
-}
-
 void control_render(const struct control_operation *o, struct buf *out)
 {
 	buf_printf(out, "id: %llu\nstate: %s\ncommand: %s\nwritten: %s\nuid: %u\n",
@@ -308,8 +300,8 @@ void control_render(const struct control_operation *o, struct buf *out)
 			: o->fault.err ? "failed"
 				       : "done",
 		o->name, o->line, o->uid);
-	put_time(out, "asked", o->asked);
-	put_time(out, "ended", o->ended);
+	clock_put(out, "asked", o->asked);
+	clock_put(out, "ended", o->ended);
 	if (!o->fault.err)
 		return;
 	buf_printf(out, "error: %s\n", fault_errno_name(o->fault.err));

@@ -2,14 +2,6 @@
 
 #include "core/clock.h"
 
-static void put_time(struct buf *out, const char *key, int64_t wall)
-{
-	char text[CLOCK_TEXT_SIZE];
-
-	if (wall)
-		buf_printf(out, "%s: %s\n", key, clock_text(wall, text));
-}
-
 static void put_text(struct buf *out, const char *key, const char *value)
 {
 	if (value && value[0])
@@ -71,10 +63,10 @@ void jobstatus_render(const struct job_view *v, size_t position, struct buf *out
 	put_text(out, "request_id", v->request_id);
 	put_model(out, v);
 	put_lines(out, v);
-	put_time(out, "created", v->made);
-	put_time(out, "queued", v->queued);
-	put_time(out, "started", v->started);
-	put_time(out, "ended", v->ended);
+	clock_put(out, "created", v->made);
+	clock_put(out, "queued", v->queued);
+	clock_put(out, "started", v->started);
+	clock_put(out, "ended", v->ended);
 	put_durations(out, v);
 	put_outcome(out, v);
 	put_text(out, "request_sha256", v->request_sha256);

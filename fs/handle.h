@@ -32,6 +32,11 @@ static inline struct handle *handle_of(const struct fuse_file_info *fi)
 	return (struct handle *)(uintptr_t)fi->fh;
 }
 
+/* fs/kind_text.c: the part of a text that a read asks for, as far as there is one: *size becomes its
+ * length. */
+const char *text_part(const struct buf *text, size_t *size, off_t off);
+void text_reply(fuse_req_t req, const struct buf *text, size_t size, off_t off);
+
 /* fs/kind_text.c: a text rendered at open; `text` is taken. NULL: no memory. */
 struct handle *text_handle_new(struct buf *text);
 

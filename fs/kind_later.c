@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "core/control.h"
 
@@ -20,30 +19,21 @@ struct parked_read {
 	struct control_order base;
 	fuse_req_t req;
 	struct later_handle *h;
-	size_t size, off;
+	size_t size;
+	off_t off;
 };
 
-static void reply_part(fuse_req_t req, const struct buf *text, size_t size, size_t off)
-{
-	size_t at = off < text->len ? off : text->len;
-
-	fuse_reply_buf(req, buf_text(text) + at, size < text->len - at ? size : text->len - at);
-}
-
 /* Who reads may close before the reply has returned, and the text goes with the handle. */
-static void reply_copy(fuse_req_t req, const struct buf *text, size_t size, size_t off)
+static void reply_copy(fuse_req_t req, const struct buf *text, size_t size, off_t off)
 {
-	size_t at = off < text->len ? off : text->len;
-	size_t n = size < text->len - at ? size : text->len - at;
-	char *part = malloc(n + 1);
+	const char *part = text_part(text, &size, off);
+	AUTO_BUF struct buf copy = BUF_INIT;
 
-	if (part) {
-		memcpy(part, buf_text(text) + at, n);
-		fuse_reply_buf(req, part, n);
-	} else {
+	buf_put(&copy, part, size);
+	if (buf_error(&copy))
 		fuse_reply_err(req, ENOMEM);
-	}
-	free(part);
+	else
+		fuse_reply_buf(req, buf_text(&copy), size);
 }
 
 /* On the one thread that carries out: two reads do not come here at once. */
@@ -52,8 +42,7 @@ static void rendered(struct control_order *base, int err)
 	struct parked_read *r = (struct parked_read *)base;
 
 	if (!err && !atomic_load(&r->h->rendered)) {
-		r->h->text = base->text;
-		base->text = (struct buf)BUF_INIT;
+		r->h->text = take_buf(&base->text);
 		atomic_store(&r->h->rendered, true);
 	}
 	if (err)
@@ -73,7 +62,7 @@ static void later_read(struct npufs *fs, fuse_req_t req, struct handle *base, si
 
 	(void)flags;
 	if (atomic_load(&h->rendered)) {
-		reply_part(req, &h->text, size, (size_t)off);
+		text_reply(req, &h->text, size, off);
 		return;
 	}
 	r = calloc(1, sizeof *r);
@@ -83,7 +72,7 @@ static void later_read(struct npufs *fs, fuse_req_t req, struct handle *base, si
 			.req = req,
 			.h = h,
 			.size = size,
-			.off = (size_t)off
+			.off = off
 		};
 	err = r ? control_submit(fs->control, &r->base) : -ENOMEM;
 	if (!err)

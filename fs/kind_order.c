@@ -25,11 +25,8 @@ struct parked_order {
 static void order_read(struct npufs *fs, fuse_req_t req, struct handle *h, size_t size, off_t off,
 	int flags)
 {
-	const struct buf *text = &((struct order_handle *)h)->text;
-	size_t at = (size_t)off < text->len ? (size_t)off : text->len;
-
 	(void)fs, (void)flags;
-	fuse_reply_buf(req, buf_text(text) + at, size < text->len - at ? size : text->len - at);
+	text_reply(req, &((struct order_handle *)h)->text, size, off);
 }
 
 static void answer(struct control_order *base, int err)
@@ -101,7 +98,6 @@ struct handle *order_handle_new(const struct control_order *form, struct buf *te
 		return NULL;
 	h->base.ops = &order_ops;
 	h->form = *form;
-	h->text = *text;
-	*text = (struct buf)BUF_INIT;
+	h->text = take_buf(text);
 	return &h->base;
 }

@@ -3,6 +3,22 @@
 #include <errno.h>
 #include <stdlib.h>
 
+const char *text_part(const struct buf *text, size_t *size, off_t off)
+{
+	size_t at = (size_t)off < text->len ? (size_t)off : text->len;
+
+	if (*size > text->len - at)
+		*size = text->len - at;
+	return buf_text(text) + at;
+}
+
+void text_reply(fuse_req_t req, const struct buf *text, size_t size, off_t off)
+{
+	const char *part = text_part(text, &size, off);
+
+	fuse_reply_buf(req, part, size);
+}
+
 /* --- what changes ----------------------------------------------------------------------------- */
 
 bool fresh_text_is_due(const struct fresh_text *t, off_t off)
@@ -12,14 +28,11 @@ bool fresh_text_is_due(const struct fresh_text *t, off_t off)
 
 void fresh_text_reply(struct fresh_text *t, fuse_req_t req, size_t size, off_t off)
 {
-	size_t at = (size_t)off < t->text.len ? (size_t)off : t->text.len;
-
-	t->ended = at == t->text.len;
+	t->ended = (size_t)off >= t->text.len;
 	if (buf_error(&t->text))
 		fuse_reply_err(req, ENOMEM);
 	else
-		fuse_reply_buf(req, buf_text(&t->text) + at,
-			size < t->text.len - at ? size : t->text.len - at);
+		text_reply(req, &t->text, size, off);
 }
 
 /* --- what does not ---------------------------------------------------------------------------- */
@@ -32,12 +45,9 @@ struct text_handle {
 static void text_read(struct npufs *fs, fuse_req_t req, struct handle *h, size_t size, off_t off,
 	int flags)
 {
-	const struct buf *text = &((struct text_handle *)h)->text;
-	size_t at = (size_t)off < text->len ? (size_t)off : text->len;
-
 	(void)fs;
 	(void)flags;
-	fuse_reply_buf(req, buf_text(text) + at, size < text->len - at ? size : text->len - at);
+	text_reply(req, &((struct text_handle *)h)->text, size, off);
 }
 
 static void text_release(struct npufs *fs, struct handle *h)
@@ -56,7 +66,6 @@ struct handle *text_handle_new(struct buf *text)
 	if (!h)
 		return NULL;
 	h->base.ops = &text_ops;
-	h->text = *text;
-	*text = (struct buf)BUF_INIT;
+	h->text = take_buf(text);
 	return &h->base;
 }

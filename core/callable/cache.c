@@ -190,22 +190,29 @@ static int submit(struct callable_cache *c, struct fault *f)
 	return code == NPU_SUCCESS ? 0 : cache_device_failed(c, code, "launching a callable", f);
 }
 
+static int find_resident(struct callable_cache *c, int32_t id, const struct cache_entry **ret,
+	struct fault *f)
+{
+	int err = cache_check_open(c, f);
+
+	if (err)
+		return err;
+	*ret = find_entry(c, id, f);
+	return *ret ? 0 : -ENOENT;
+}
+
 int callable_launch(struct callable_cache *c, int32_t id, const struct callable_args *args,
 	struct fault *f)
 {
-	const struct cache_entry *e;
+	const struct cache_entry *e = NULL;
 	int err = check_id(id, f);
 
 	if (!err)
 		err = check_args(args, f);
 	if (!err)
-		err = cache_check_open(c, f);
-	if (err)
-		return err;
-	e = find_entry(c, id, f);
-	if (!e)
-		return -ENOENT;
-	err = check_signature(e, args, f);
+		err = find_resident(c, id, &e, f);
+	if (!err)
+		err = check_signature(e, args, f);
 	if (err)
 		return err;
 	packet_make(&c->packet, c->capturing ? PACKET_REPLAY : PACKET_LAUNCH, id, e->address,
@@ -225,16 +232,13 @@ int callable_unregister(struct callable_cache *c, int32_t id, struct fault *f)
 int callable_resolve(struct callable_cache *c, int32_t id, uint64_t *ret_address,
 	uint64_t *ret_bytes, struct fault *f)
 {
-	const struct cache_entry *e;
+	const struct cache_entry *e = NULL;
 	int err = check_id(id, f);
 
 	if (!err)
-		err = cache_check_open(c, f);
+		err = find_resident(c, id, &e, f);
 	if (err)
 		return err;
-	e = find_entry(c, id, f);
-	if (!e)
-		return -ENOENT;
 	*ret_address = e->address;
 	*ret_bytes = e->bytes;
 	return 0;
