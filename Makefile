@@ -81,7 +81,7 @@ $(BUILD)/fs/%.o: CPPFLAGS += $(shell pkg-config --cflags fuse3)
 $(BUILD)/core/sim/%.o $(BUILD)/pic/core/sim/%.o: CFLAGS += -O3 -fno-math-errno -fno-trapping-math \
 	-ffp-contract=off
 # Loops over all logits of a token.
-$(BUILD)/core/sampler.o $(BUILD)/core/infer.o: CFLAGS += -O3
+$(BUILD)/core/sampler.o $(BUILD)/core/tensor.o: CFLAGS += -O3
 
 $(BUILD)/%.o: %.c
 	@mkdir -p $(@D)
@@ -126,6 +126,7 @@ DOUBLE_LIB   := $(DOUBLE)/lib/libcalrt.so
 CALRT_DOUBLE := $(BUILD)/tests/npufs-calrt.so
 PIC_CORE     := $(patsubst %.c,$(BUILD)/pic/%.o,$(wildcard core/device_sim.c core/device_soft*.c \
 	core/sim/*.c core/json*.c) \
+	$(addprefix core/callable/,consume.c image.c memory_soft.c packet.c vm.c vm_verify.c) \
 	core/buf.c core/decimal.c core/fault.c core/lock.c core/npu_error.c core/tensor.c core/utf8.c)
 CALRT_LINK    = $(CXX) $(CXXFLAGS) $(LDFLAGS) -shared $(if $(SAN),,-Wl,-z,defs)
 

@@ -105,6 +105,30 @@ static int do_faults(void *context, const struct privileged_order *o, struct fau
 	return err;
 }
 
+/* What is kept is registered again at the next start: it is kept first, or a crash would lose it. */
+static int do_register(void *context, const struct privileged_order *o, struct fault *f)
+{
+	struct control *c = context;
+	struct callables *t = engine_callables(c->config.engine);
+	char name[CALLABLES_NAME_MAX + 1] = "";
+	const struct engine_order order = { .what = ENGINE_REGISTER, .name = name };
+	int err;
+
+	memcpy(name, o->args, strcspn(o->args, " ")); /* the gate has counted the words */
+	err = callables_keep(t, name, f);
+	if (err)
+		return err;
+	err = engine_operate(c->config.engine, &order, f);
+	if (err)
+		callables_unkeep(t, name);
+	return err;
+}
+
+static int do_close_callables(void *context, const struct privileged_order *o, struct fault *f)
+{
+	return operate(context, ENGINE_CLOSE_CALLABLES, o, f);
+}
+
 static int do_trace_start(void *context, const struct privileged_order *o, struct fault *f)
 {
 	unsigned long long seconds, bytes;
@@ -142,6 +166,8 @@ static struct privileged_owner owner_of(struct control *c)
 			[PRIVILEGED_PARALLEL] = do_parallel,
 			[PRIVILEGED_TRACE_START] = do_trace_start,
 			[PRIVILEGED_TRACE_STOP] = do_trace_stop,
+			[PRIVILEGED_REGISTER] = do_register,
+			[PRIVILEGED_CLOSE_CALLABLES] = do_close_callables,
 			[PRIVILEGED_FAULTS] = device_layer_is_there() ? do_faults : NULL,
 		},
 		.busy = busy,
@@ -208,6 +234,22 @@ static int refuse_line(struct control *c, const struct control_order *o, struct 
 		buf_text(&form));
 }
 
+static int register_callable(struct control *c, const struct control_order *o, struct fault *f)
+{
+	struct callables *t = engine_callables(c->config.engine);
+	char command[CALLABLES_NAME_MAX + SHA256_HEX_SIZE + 16], sha256[SHA256_HEX_SIZE];
+	int err = callables_digest(t, o->line, sha256);
+
+	if (err)
+		return fault_set(f, err, "write the image again", "nothing waits under the name");
+	snprintf(command, sizeof command, "%s %.*s %s", privileged_row(o->command)->name,
+		CALLABLES_NAME_MAX, o->line, sha256);
+	err = privileged_run(c->gate, &o->who, command, "an image was written", f);
+	if (err)
+		callables_refuse(t, o->callable, f);
+	return err;
+}
+
 static int carry_out(struct control *c, const struct control_order *o, struct fault *f)
 {
 	char command[CONTROL_LINE_MAX + 64];
@@ -215,6 +257,8 @@ static int carry_out(struct control *c, const struct control_order *o, struct fa
 
 	if (o->what == CONTROL_APPROVE)
 		return privileged_approve(c->gate, &o->who, o->approval, o->line, f);
+	if (o->what == CONTROL_REGISTER)
+		return register_callable(c, o, f);
 	if (split(o, command, sizeof command, &reason))
 		return refuse_line(c, o, f);
 	return privileged_run(c->gate, &o->who, command, reason, f);

@@ -19,8 +19,9 @@
 
 enum control_what {
 	CONTROL_COMMAND,
-	CONTROL_APPROVE, /* a signature for an operation that waits for approval */
-	CONTROL_RENDER   /* a text that takes time or the disk */
+	CONTROL_APPROVE,  /* a signature for an operation that waits for approval */
+	CONTROL_REGISTER, /* a callable that waits; it is refused when that does not succeed */
+	CONTROL_RENDER    /* a text that takes time or the disk */
 };
 
 struct control;
@@ -31,7 +32,8 @@ struct control_order {
 	enum control_what what;
 	enum privileged_command command;                   /* of CONTROL_COMMAND */
 	char approval[APPROVAL_ID_SIZE];                   /* of CONTROL_APPROVE */
-	char line[CONTROL_LINE_MAX + 1];                   /* of both */
+	uint64_t callable;                                 /* of CONTROL_REGISTER */
+	char line[CONTROL_LINE_MAX + 1];                   /* of all three; there the name */
 	int (*render)(struct control *c, struct buf *out); /* of CONTROL_RENDER, into text */
 	struct buf text;                                   /* the owner's */
 	/* Called once, without a lock, from a thread of control. 0 or why not. */

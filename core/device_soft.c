@@ -54,9 +54,17 @@ enum npu_error soft_reset(struct vdevice *d)
 	return soft_reset_configuration(d);
 }
 
+void *soft_callable_context(struct vdevice *d)
+{
+	if (!d->callables)
+		d->callables = memory_soft_new();
+	return d->callables;
+}
+
 void soft_shutdown(struct vdevice *d)
 {
 	soft_engines_stop(d);
+	memory_soft_free(d->callables);
 	free(d);
 }
 

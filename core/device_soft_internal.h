@@ -36,9 +36,10 @@ struct vdevice {
 	const struct soft_backend *backend;
 	struct device_params params;
 	struct calbin *configured;
-	struct soft_queue queue;      /* while there is one engine, which is the caller of Wait */
-	struct soft_engines *engines; /* NULL: parallel mode is off */
-	bool no_engines;              /* it was asked for, and could not be had */
+	struct soft_queue queue;       /* while there is one engine, which is the caller of Wait */
+	struct soft_engines *engines;  /* NULL: parallel mode is off */
+	bool no_engines;               /* it was asked for, and could not be had */
+	struct memory_soft *callables; /* NULL: nobody asked for it yet */
 };
 
 struct model {

@@ -25,6 +25,7 @@ struct operation {
 /* How each is done; `reset` names the level it begins with. */
 static const struct row {
 	enum npu_error (*reset)(struct device *d);
+	bool beside; /* done while jobs are on the device, which do not notice */
 	bool strict; /* refused while jobs run; the others wait for them */
 	bool holds, refuses;
 	bool anew;         /* the model is brought up again */
@@ -41,6 +42,8 @@ static const struct row {
 		.state = "the operator drained the device; new jobs are refused" },
 	[ENGINE_PARALLEL_ON] = { .holds = false },
 	[ENGINE_PARALLEL_OFF] = { .holds = false },
+	[ENGINE_REGISTER] = { .beside = true },
+	[ENGINE_CLOSE_CALLABLES] = { .strict = true },
 };
 
 /* --- the asker -------------------------------------------------------------------------------- */
@@ -114,7 +117,7 @@ bool engine_is_held(struct engine *e)
 	bool held;
 
 	lock_take(&e->lock);
-	held = e->on_hold || e->operation;
+	held = e->on_hold || (e->operation && !rows[e->operation->order.what].beside);
 	lock_drop(&e->lock);
 	return held;
 }
@@ -126,7 +129,7 @@ static struct operation *take(struct engine *e)
 
 	lock_take(&e->lock);
 	o = e->operation;
-	if (o && e->n_active && !o->order.force)
+	if (o && e->n_active && !o->order.force && !rows[o->order.what].beside)
 		o = NULL;
 	if (o)
 		o->begun = true;
@@ -203,6 +206,8 @@ static int do_anew(struct engine *e, const struct engine_order *o, struct fault 
 		return models_choose(e->models, NULL, f);
 	if (e->generation)
 		engine_close_generation(e);
+	if (r->strict) /* a reset may reach what is resident */
+		engine_end_context(e, false);
 	if (r->reset)
 		err = reset(e, r, f);
 	if (err) {
@@ -256,12 +261,16 @@ static int do_it(struct engine *e, const struct engine_order *o, struct fault *f
 			"another generation is on the device than was approved");
 	if (is_missing(e, o->what))
 		return fault_from_device(f, NPU_DEVICE_UNSUPPORT, "resetting the device");
+	if (r->beside)
+		return engine_register(e, o->name, f);
 	if (e->n_active) {
 		fault_set(&others, -EIO, "send it again", "the operator took the device");
 		engine_fail_active(e, &others);
 	}
 	if (o->what == ENGINE_PARALLEL_ON || o->what == ENGINE_PARALLEL_OFF)
 		return do_parallel(e, o, f);
+	if (o->what == ENGINE_CLOSE_CALLABLES)
+		return engine_close_context(e, f);
 	set_held(e, r);
 	return r->anew ? do_anew(e, o, f) : do_hold(e, o, f);
 }

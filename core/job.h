@@ -71,6 +71,7 @@ struct job_order {
 	enum answer_shape shape;
 	char session[SESSION_NAME_SIZE]; /* "": none */
 	uint32_t gid;                    /* of a session that it makes */
+	uint64_t context; /* of callables, whose ids it has: when it was accepted; 0 none */
 };
 
 /* Everything there is to say about a job at one moment. */

@@ -321,7 +321,7 @@ static struct job_order order_again(struct jobdir *d, const struct record_run *r
 	return (struct job_order){
 		.request_size = v->request_size,
 		.queued = v->queued,
-		.model = models_find(d->models, v->model_alias),
+		.model = engine_find(d->engine, v->model_alias),
 		.priority = r->priority,
 		.deadline_ms = r->deadline_ms,
 		.stream = v->stream,

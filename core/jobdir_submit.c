@@ -204,6 +204,7 @@ int jobdir_judge(struct jobdir *d, struct tree_node *n, struct job_order *ret_or
 		ret_order->files = x.files;
 	ret_order->request_size = n->size;
 	ret_order->gid = n->owner.gid;
+	ret_order->context = callables_number(engine_callables(d->engine));
 	if (!err && format != JOB_FORMAT_BATCH && stays_in_memory(d, b))
 		ret_order->request = b;
 	else
@@ -222,7 +223,7 @@ int jobdir_take(struct jobdir *d, struct tree_node *n, const struct job_order *o
 
 	if (err)
 		return err;
-	job_set_model(n->job, models_alias(d->models, order->model), "");
+	job_set_model(n->job, engine_alias(d->engine, order->model), "");
 	jobdir_record(n, &node);
 	job_record(n->job, &run);
 	run.view.state = JOB_QUEUED;

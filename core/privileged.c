@@ -49,6 +49,11 @@ static const struct privileged_row rows[PRIVILEGED_COUNT] = {
 		PRIVILEGED_GENERATIONS, "let what runs end, begin nothing, refuse new jobs" },
 	[PRIVILEGED_FAULTS] = { "faults", "control/faults", "PLAN|none", "C1", false, false,
 		PRIVILEGED_FAULT_PLANS, "plant faults into the device" },
+	[PRIVILEGED_REGISTER] = { "register", "callables/NAME.img", "NAME SHA256", "C1", false,
+		false, PRIVILEGED_REGISTERS, "register a resident callable" },
+	[PRIVILEGED_CLOSE_CALLABLES] = { "close callables", "callables/close", "", "C1", true, true,
+		PRIVILEGED_GENERATIONS,
+		"release all resident callables; callables/ is empty then" },
 };
 
 struct privileged {

@@ -26,6 +26,7 @@ const struct area_ops *const areas[AREA_COUNT] = {
 	[AREA_MANIFESTS] = &area_fixed,
 	[AREA_JOBS] = &area_jobs,
 	[AREA_SESSIONS] = &area_sessions,
+	[AREA_CALLABLES] = &area_callables,
 	[AREA_CONTROL] = &area_control,
 };
 

@@ -92,6 +92,20 @@ static int check_head(const struct image_header *h, uint64_t len, struct fault *
 	return 0;
 }
 
+int image_peek(const void *bytes, uint64_t len, uint64_t *ret_total, struct fault *f)
+{
+	struct image_header h = { .total_bytes = 0 };
+	size_t n = len < sizeof h ? len : sizeof h;
+	size_t magic = n < sizeof h.magic ? n : sizeof h.magic;
+
+	if (n)
+		memcpy(&h, bytes, n);
+	if (memcmp(h.magic, IMAGE_MAGIC, magic) != 0)
+		return REFUSE(f, "magic", AT(magic), "not an image of a callable");
+	*ret_total = n >= AT(n_tensors) ? h.total_bytes : 0;
+	return 0;
+}
+
 static int check_counts(const struct image_header *h, struct fault *f)
 {
 	const struct {
