@@ -101,7 +101,8 @@ $(BUILD)/tests/unit_%: $(BUILD)/tests/unit_%.o $(FAKES) $(ADMIN_LIB) $(LIB_OBJ)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ -lcmocka $(LDLIBS_CORE)
 
 # These count and refuse what the code under test allocates.
-$(BUILD)/tests/unit_callable_%: LDFLAGS += $(foreach f,malloc calloc realloc aligned_alloc,-Wl$(comma)--wrap=$f)
+$(BUILD)/tests/unit_callable_% $(BUILD)/tests/tool_callables: LDFLAGS += $(foreach f,malloc calloc realloc aligned_alloc,-Wl$(comma)--wrap=$f)
+$(BUILD)/tests/tool_callables: LDLIBS_CORE += -lcmocka
 
 $(BUILD)/tests/tool_%: $(BUILD)/tests/tool_%.o $(LIB_OBJ)
 	$(if $(Q),@echo "  LINK  $@")
@@ -239,7 +240,7 @@ fuzz-seeds: $(REPLAYS) ## the fuzz targets' seeds and kept crashes, once each
 
 # --- measuring and checking ------------------------------------------------------------------------
 
-bench: programs $(TOOLS) ## ratios to the kernel's floor, tokens a second, memory, latency
+bench: programs $(TOOLS) ## ratios to the kernel's floor, tokens a second, memory, latency, callables
 	@BUILD=$(BUILD) python3 tests/bench/run.py
 
 coverage: ## line coverage of the unit tests (lcov)

@@ -279,6 +279,7 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 		reply_err(req, err);
 		return;
 	}
+	fi->noflush = !h->ops->flush; /* closing is one request less, then */
 	keep(c.fs, h);
 	if (fuse_reply_open(req, fi) == -ENOENT) /* the open was interrupted: no release comes */
 		release(c.fs, h);

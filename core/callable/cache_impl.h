@@ -18,6 +18,12 @@ struct cache_buffer {
 	uint64_t address, bytes;
 };
 
+/* The first `n` blocks have no room for an image that shares and has `bytes` or more. */
+struct cache_full {
+	uint64_t bytes;
+	size_t n;
+};
+
 struct cache_entry {
 	uint64_t address, bytes;
 	uint32_t n_tensors, n_scalars;
@@ -30,6 +36,7 @@ struct callable_cache {
 	bool drained; /* since closing began */
 	struct cache_block *blocks;
 	size_t n_blocks, cap_blocks;
+	struct cache_full full;
 	struct cache_entry *entries; /* by id */
 	size_t n_entries, cap_entries;
 	uint64_t resident, allocated;
