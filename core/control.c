@@ -13,6 +13,7 @@
 #include "core/device_layer.h"
 #include "core/lock.h"
 #include "core/log.h"
+#include "core/privileged_words.h"
 #include "core/rate.h"
 #include "core/trace.h"
 
@@ -24,8 +25,7 @@ struct note {
 	uint32_t uid, gid;
 	int32_t pid;
 	int64_t login;
-	const char *what, *node;
-	bool allowed;
+	const char *what, *node, *why;
 };
 
 struct control {
@@ -123,6 +123,15 @@ static int do_trace_stop(void *context, const struct privileged_order *o, struct
 	return 0;
 }
 
+static int do_unlock(void *context, const struct privileged_order *o, struct fault *f)
+{
+	struct control *c = context;
+
+	(void)o, (void)f;
+	privileged_unlock(c->gate);
+	return 0;
+}
+
 static bool busy(void *context)
 {
 	return engine_busy(((struct control *)context)->config.engine);
@@ -143,6 +152,7 @@ static struct privileged_owner owner_of(struct control *c)
 			[PRIVILEGED_TRACE_START] = do_trace_start,
 			[PRIVILEGED_TRACE_STOP] = do_trace_stop,
 			[PRIVILEGED_FAULTS] = device_layer_is_there() ? do_faults : NULL,
+			[PRIVILEGED_UNLOCK] = do_unlock,
 		},
 		.busy = busy,
 		.approvals = c->approvals,
@@ -165,28 +175,6 @@ void control_usage(enum privileged_command c, struct buf *out)
 	buf_printf(out, "%s\n", privileged_row(c)->summary);
 	put_form(c, out);
 	buf_puts(out, "\n");
-}
-
-/* "ARGUMENTS [force]: REASON" to a command of the gate and its reason. The first colon that a blank
- * follows ends the arguments, so that they may have colons of their own. */
-static int split(const struct control_order *o, char *command, size_t size, const char **ret_reason)
-{
-	const struct privileged_row *r = privileged_row(o->command);
-	const char *end = strstr(o->line, ": "), *words = o->line;
-	int n = end ? (int)(end - words) : 0;
-
-	if (!end)
-		return -EINVAL;
-	if (!r->args[0]) { /* "now" is no argument */
-		if (strncmp(words, "now", 3) != 0 || (words[3] != ' ' && words[3] != ':'))
-			return -EINVAL;
-		words += words[3] == ' ' ? 4 : 3;
-		n = (int)(end - words);
-	}
-	if ((size_t)snprintf(command, size, "%s%s%.*s", r->name, n ? " " : "", n, words) >= size)
-		return -EINVAL;
-	*ret_reason = end + 2;
-	return 0;
 }
 
 static int refuse_line(struct control *c, const struct control_order *o, struct fault *f)
@@ -215,7 +203,10 @@ static int carry_out(struct control *c, const struct control_order *o, struct fa
 
 	if (o->what == CONTROL_APPROVE)
 		return privileged_approve(c->gate, &o->who, o->approval, o->line, f);
-	if (split(o, command, sizeof command, &reason))
+	if (o->what == CONTROL_WITHDRAW)
+		return privileged_withdraw(c->gate, &o->who, o->approval, f);
+	if (privileged_words_of_line(privileged_row(o->command), o->line, command, sizeof command,
+		    &reason))
 		return refuse_line(c, o, f);
 	return privileged_run(c->gate, &o->who, command, reason, f);
 }
@@ -227,14 +218,23 @@ static struct control_operation *place_of(struct control *c, uint64_t id)
 	return &c->operations[id % CONTROL_OPERATIONS];
 }
 
+static const char *name_of(const struct control_order *o)
+{
+	static const char
+		*const names[] = { [CONTROL_APPROVE] = "approve", [CONTROL_WITHDRAW] = "withdraw" };
+
+	return o->what == CONTROL_COMMAND ? privileged_row(o->command)->name : names[o->what];
+}
+
+/* Others read what one has written: no byte of it may move their terminal. */
 static uint64_t begin(struct control *c, const struct control_order *o)
 {
 	struct control_operation op = { .uid = o->who.uid,
-		.name = o->what == CONTROL_APPROVE ? "approve" : privileged_row(o->command)->name,
+		.name = name_of(o),
 		.asked = clock_wall(),
 		.fault = FAULT_NONE };
 
-	memcpy(op.line, o->line, sizeof op.line);
+	fault_clean(op.line, sizeof op.line, o->line);
 	lock_take(&c->lock);
 	op.id = ++c->next_id;
 	*place_of(c, op.id) = op;
@@ -363,6 +363,7 @@ static void run_order(struct control *c, struct control_order *o)
 	}
 	id = begin(c, o);
 	err = carry_out(c, o, &f);
+	health_set_resets_locked(c->config.health, privileged_locked(c->gate));
 	end(c, id, &f);
 	if (err)
 		log_warning("control: an order was not carried out: %s", f.reason);
@@ -408,14 +409,14 @@ static void *worker_main(void *control)
 /* --- the thread of records -------------------------------------------------------------------- */
 
 void control_note(struct control *c, const struct cred *who, const char *what, const char *node,
-	bool allowed)
+	const char *why)
 {
 	const struct note n = { who->uid, who->gid, who->pid, audit_login(who->pid), what, node,
-		allowed };
+		why };
 
 	lock_take(&c->lock);
 	if (c->stopping || c->n_notes == CONTROL_NOTES ||
-		(!allowed && !rate_take(&c->rate, NOTES_BURST, NOTES_REFILL, clock_mono()))) {
+		(why && !rate_take(&c->rate, NOTES_BURST, NOTES_REFILL, clock_mono()))) {
 		c->lost++;
 	} else {
 		c->notes[(c->note_first + c->n_notes++) % CONTROL_NOTES] = n;
@@ -445,14 +446,14 @@ static bool take_note(struct control *c, struct note *ret, uint64_t *ret_lost)
 
 static void write_note(struct control *c, const struct note *n, uint64_t lost)
 {
-	const struct cred who = { n->uid, n->gid, n->pid, NULL, NULL };
+	const struct cred who = { .uid = n->uid, .gid = n->gid, .pid = n->pid };
 	char message[96] = "";
 	const struct audit_record r = { .who = &who,
 		.login = n->login,
 		.command = n->what,
 		.node = n->node,
-		.decision = n->allowed ? AUDIT_DONE : AUDIT_REFUSED,
-		.why = n->allowed ? "" : "unauthorised",
+		.decision = n->why ? AUDIT_REFUSED : AUDIT_DONE,
+		.why = n->why,
 		.message = message };
 	int err;
 
@@ -529,7 +530,7 @@ int control_new(const struct control_config *config, struct control **ret)
 	err = open_approvals(c);
 	owner = owner_of(c);
 	if (!err)
-		err = privileged_new(c->audit, config->uid, &owner, &c->gate);
+		err = privileged_new(c->audit, &owner, &c->gate);
 	if (!err)
 		err = start_threads(c);
 	if (err)

@@ -59,6 +59,8 @@ struct handle *command_handle_new(const struct node_row *row, uint64_t object, s
 /* fs/kind_order.c: a privileged command, or a signature for one, as `form` says; answered when it was
  * carried out. `text` is taken. NULL: no memory. */
 struct handle *order_handle_new(const struct control_order *form, struct buf *text);
+/* Likewise for an order that is not written. */
+void order_park(struct npufs *fs, fuse_req_t req, const struct control_order *form);
 
 /* fs/kind_later.c: a text that a thread of control renders at the first read. NULL: no memory. */
 struct handle *later_handle_new(int (*render)(struct control *c, struct buf *out));

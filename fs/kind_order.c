@@ -29,7 +29,7 @@ static void order_read(struct npufs *fs, fuse_req_t req, struct handle *h, size_
 	text_reply(req, &((struct order_handle *)h)->text, size, off);
 }
 
-static void answer(struct control_order *base, int err)
+static void answer_write(struct control_order *base, int err)
 {
 	struct parked_order *o = (struct parked_order *)base;
 
@@ -38,6 +38,56 @@ static void answer(struct control_order *base, int err)
 	else
 		fuse_reply_write(o->req, o->size);
 	free(o);
+}
+
+static void answer(struct control_order *base, int err)
+{
+	struct parked_order *o = (struct parked_order *)base;
+
+	fuse_reply_err(o->req, -err);
+	free(o);
+}
+
+/* Who asks, and its roles, are the caller's of this very request, whoever opened the file. */
+static void submit(struct npufs *fs, fuse_req_t req, struct parked_order *o)
+{
+	const struct cred who = fs_cred(req);
+	int err;
+
+	o->base.who = (struct cred){ .uid = who.uid,
+		.gid = who.gid,
+		.pid = who.pid,
+		.roles = roles_of(&fs->roles, &who) };
+	o->req = req;
+	err = control_submit(fs->control, &o->base);
+	if (!err)
+		return;
+	free(o);
+	fuse_reply_err(req, -err);
+}
+
+static struct parked_order *order_like(const struct control_order *form,
+	void (*done)(struct control_order *o, int err))
+{
+	struct parked_order *o = calloc(1, sizeof *o);
+
+	if (!o)
+		return NULL;
+	o->base.what = form->what;
+	o->base.command = form->command;
+	memcpy(o->base.approval, form->approval, sizeof o->base.approval);
+	o->base.done = done;
+	return o;
+}
+
+void order_park(struct npufs *fs, fuse_req_t req, const struct control_order *form)
+{
+	struct parked_order *o = order_like(form, answer);
+
+	if (o)
+		submit(fs, req, o);
+	else
+		fuse_reply_err(req, ENOMEM);
 }
 
 static int take_line(struct control_order *o, const char *bytes, size_t size)
@@ -51,28 +101,30 @@ static int take_line(struct control_order *o, const char *bytes, size_t size)
 	return 0;
 }
 
+/* What is not even a line is an attempt too. */
+static void note_words(struct npufs *fs, fuse_req_t req, const struct control_order *o)
+{
+	const struct cred who = fs_cred(req);
+
+	control_note(fs->control, &who, "write",
+		o->what == CONTROL_COMMAND ? privileged_row(o->command)->node : "control/approvals",
+		"words");
+}
+
 static void order_write(struct npufs *fs, fuse_req_t req, struct handle *h, const char *bytes,
 	size_t size, off_t off)
 {
-	const struct control_order *form = &((struct order_handle *)h)->form;
-	struct parked_order *o = calloc(1, sizeof *o);
+	struct parked_order *o = order_like(&((struct order_handle *)h)->form, answer_write);
 	int err = o ? take_line(&o->base, bytes, size) : -ENOMEM;
 
 	(void)off;
 	if (!err) {
-		o->base.what = form->what;
-		o->base.command = form->command;
-		memcpy(o->base.approval, form->approval, sizeof o->base.approval);
-		o->base.who = fs_cred(req);
-		o->base.who.in_group = NULL;
-		o->base.who.context = NULL;
-		o->base.done = answer;
-		o->req = req;
 		o->size = size;
-		err = control_submit(fs->control, &o->base);
-	}
-	if (!err)
+		submit(fs, req, o);
 		return;
+	}
+	if (err == -EINVAL)
+		note_words(fs, req, &o->base);
 	free(o);
 	fuse_reply_err(req, -err);
 }

@@ -238,7 +238,6 @@ static int start_engine(struct npufs *fs, const struct device_ops *ops)
 		.umask = o->jobs_umask,
 	};
 	struct control_config control = { .store = fs->store,
-		.uid = fs->uid,
 		.models = fs->models,
 		.health = &fs->health,
 		.approvals = o->approvals };
