@@ -36,6 +36,7 @@ struct control {
 	pthread_t worker, scribe;
 	struct lock lock;
 	struct lock_cond work, noted;
+	struct buf *reading; /* the worker's: where what its order reads goes */
 	/* by lock */
 	bool stopping;
 	struct control_order *first, **last;
@@ -132,6 +133,19 @@ static int do_unlock(void *context, const struct privileged_order *o, struct fau
 	return 0;
 }
 
+#define RAW(name, command) \
+	static int name(void *context, const struct privileged_order *o, struct fault *f) \
+	{ \
+		struct control *c = context; \
+\
+		return control_raw_act(c->config.engine, command, o, c->reading, f); \
+	}
+RAW(do_memory_read, PRIVILEGED_MEMORY_READ)
+RAW(do_memory_write, PRIVILEGED_MEMORY_WRITE)
+RAW(do_register_read, PRIVILEGED_REGISTER_READ)
+RAW(do_register_write, PRIVILEGED_REGISTER_WRITE)
+#undef RAW
+
 static bool busy(void *context)
 {
 	return engine_busy(((struct control *)context)->config.engine);
@@ -139,6 +153,8 @@ static bool busy(void *context)
 
 static struct privileged_owner owner_of(struct control *c)
 {
+	const bool raw = c->config.raw_access;
+
 	return (struct privileged_owner){
 		.act = {
 			[PRIVILEGED_RESET_CCU] = do_reset_ccu,
@@ -149,6 +165,10 @@ static struct privileged_owner owner_of(struct control *c)
 			[PRIVILEGED_CONFIGURE] = do_configure,
 			[PRIVILEGED_DRAIN] = do_drain,
 			[PRIVILEGED_PARALLEL] = do_parallel,
+			[PRIVILEGED_MEMORY_READ] = raw ? do_memory_read : NULL,
+			[PRIVILEGED_MEMORY_WRITE] = raw ? do_memory_write : NULL,
+			[PRIVILEGED_REGISTER_READ] = raw ? do_register_read : NULL,
+			[PRIVILEGED_REGISTER_WRITE] = raw ? do_register_write : NULL,
 			[PRIVILEGED_TRACE_START] = do_trace_start,
 			[PRIVILEGED_TRACE_STOP] = do_trace_stop,
 			[PRIVILEGED_FAULTS] = device_layer_is_there() ? do_faults : NULL,
@@ -196,7 +216,7 @@ static int refuse_line(struct control *c, const struct control_order *o, struct 
 		buf_text(&form));
 }
 
-static int carry_out(struct control *c, const struct control_order *o, struct fault *f)
+static int carry_out(struct control *c, struct control_order *o, struct fault *f)
 {
 	char command[CONTROL_LINE_MAX + 64];
 	const char *reason;
@@ -205,6 +225,10 @@ static int carry_out(struct control *c, const struct control_order *o, struct fa
 		return privileged_approve(c->gate, &o->who, o->approval, o->line, f);
 	if (o->what == CONTROL_WITHDRAW)
 		return privileged_withdraw(c->gate, &o->who, o->approval, f);
+	if (o->what == CONTROL_RAW) {
+		c->reading = &o->text;
+		return control_raw_run(c->gate, &o->who, &o->raw, f);
+	}
 	if (privileged_words_of_line(privileged_row(o->command), o->line, command, sizeof command,
 		    &reason))
 		return refuse_line(c, o, f);
@@ -223,6 +247,8 @@ static const char *name_of(const struct control_order *o)
 	static const char
 		*const names[] = { [CONTROL_APPROVE] = "approve", [CONTROL_WITHDRAW] = "withdraw" };
 
+	if (o->what == CONTROL_RAW)
+		return privileged_row(o->raw.command)->name;
 	return o->what == CONTROL_COMMAND ? privileged_row(o->command)->name : names[o->what];
 }
 
@@ -234,7 +260,11 @@ static uint64_t begin(struct control *c, const struct control_order *o)
 		.asked = clock_wall(),
 		.fault = FAULT_NONE };
 
-	fault_clean(op.line, sizeof op.line, o->line);
+	if (o->what == CONTROL_RAW)
+		snprintf(op.line, sizeof op.line, "%zu bytes at 0x%llx", o->raw.size,
+			(unsigned long long)o->raw.address);
+	else
+		fault_clean(op.line, sizeof op.line, o->line);
 	lock_take(&c->lock);
 	op.id = ++c->next_id;
 	*place_of(c, op.id) = op;

@@ -7,6 +7,7 @@
 #ifndef NPUFS_CORE_CONTROL_H
 #define NPUFS_CORE_CONTROL_H
 
+#include "core/control_raw.h"
 #include "core/engine.h"
 #include "core/models.h"
 #include "core/privileged.h"
@@ -21,6 +22,7 @@ enum control_what {
 	CONTROL_COMMAND,
 	CONTROL_APPROVE,  /* a signature for an operation that waits for approval */
 	CONTROL_WITHDRAW, /* take such an operation back */
+	CONTROL_RAW,      /* read or write the device's memory or registers */
 	CONTROL_RENDER    /* a text that takes time or the disk */
 };
 
@@ -34,7 +36,8 @@ struct control_order {
 	char approval[APPROVAL_ID_SIZE];                   /* of CONTROL_APPROVE and _WITHDRAW */
 	char line[CONTROL_LINE_MAX + 1];                   /* of CONTROL_COMMAND and _APPROVE */
 	int (*render)(struct control *c, struct buf *out); /* of CONTROL_RENDER, into text */
-	struct buf text;                                   /* the owner's */
+	struct control_raw raw; /* of CONTROL_RAW; its bytes, where it writes, are the text's */
+	struct buf text;        /* the owner's: also what CONTROL_RAW has read */
 	/* Called once, without a lock, from a thread of control. 0 or why not. */
 	void (*done)(struct control_order *o, int err);
 	struct control_order *next; /* private */
@@ -47,6 +50,7 @@ struct control_config {
 	struct engine *engine;
 	struct models *models;
 	struct health *health;
+	bool raw_access;
 	unsigned approvals; /* so many approvers must sign what is destructive; 0: none */
 };
 int control_new(const struct control_config *config, struct control **ret);

@@ -51,12 +51,17 @@ enum npu_error soft_reset_ccu(struct vdevice *d)
 
 enum npu_error soft_reset(struct vdevice *d)
 {
-	return soft_reset_configuration(d);
+	enum npu_error code = soft_reset_configuration(d);
+
+	if (!code)
+		soft_memory_clear(d);
+	return code;
 }
 
 void soft_shutdown(struct vdevice *d)
 {
 	soft_engines_stop(d);
+	soft_memory_clear(d);
 	free(d);
 }
 

@@ -43,6 +43,11 @@ static const struct privileged_row rows[PRIVILEGED_COUNT] = {
 		ROLE_ROOT, false, false, false, PRIVILEGED_READS, "read the device's memory" },
 	[PRIVILEGED_MEMORY_WRITE] = { "memory write", "control/memory", "ADDRESS BYTES", "C4",
 		ROLE_ROOT, true, true, false, PRIVILEGED_WRITES, "write the device's memory" },
+	[PRIVILEGED_REGISTER_READ] = { "register read", "control/registers", "ADDRESS LENGTH", "C4",
+		ROLE_ROOT, false, false, false, PRIVILEGED_READS, "read the device's registers" },
+	[PRIVILEGED_REGISTER_WRITE] = { "register write", "control/registers", "ADDRESS BYTES",
+		"C4", ROLE_ROOT, true, true, false, PRIVILEGED_WRITES,
+		"write the device's registers" },
 	[PRIVILEGED_TRACE_START] = { "trace start", "control/trace", "SECONDS BYTES", "C1",
 		ROLE_TRACE, false, false, false, PRIVILEGED_TRACE_STARTS,
 		"trace the device, for so long and so much" },
@@ -78,7 +83,8 @@ struct attempt {
 	bool took;                 /* a token */
 	bool counted;              /* among the resets of a storm */
 	char name[AUDIT_NAME_MAX]; /* the record's command */
-	const char *operation;     /* the id of one that was approved; "" */
+	char told[AUDIT_MESSAGE_MAX];
+	const char *operation; /* the id of one that was approved; "" */
 	struct audit_record record;
 };
 
@@ -333,6 +339,8 @@ static int act(struct attempt *t, struct fault *f)
 	lock_assert_none();
 	err = o->act[command_of(t)](o->context, &t->order, f);
 	assert(err <= 0);
+	if (!err && t->told[0])
+		t->record.message = t->told;
 	lost = err ? record(t, AUDIT_FAILED, error_name(err, f)) : record(t, AUDIT_DONE, "");
 	if (!err && lost)
 		return not_audited(f, lost, "the command WAS carried out, but not its result");
@@ -523,6 +531,7 @@ static void begin(struct attempt *t, struct privileged *p, const struct cred *wh
 {
 	t->p = p;
 	t->order.who = who;
+	t->order.told = t->told;
 	t->operation = "";
 	t->record.who = who;
 	t->record.login = audit_login(who->pid);

@@ -27,7 +27,7 @@
 /* How often in an hour; so many may come at once. */
 #define PRIVILEGED_RESETS       4   /* of each level */
 #define PRIVILEGED_GENERATIONS  30  /* of each of load, unload, configure */
-#define PRIVILEGED_READS        600 /* of memory */
+#define PRIVILEGED_READS        600 /* of memory, and of registers */
 #define PRIVILEGED_WRITES       60
 #define PRIVILEGED_TRACE_STARTS 12
 #define PRIVILEGED_TRACE_STOPS  60
@@ -54,6 +54,8 @@ enum privileged_command {
 	PRIVILEGED_CONFIGURE,
 	PRIVILEGED_MEMORY_READ,
 	PRIVILEGED_MEMORY_WRITE,
+	PRIVILEGED_REGISTER_READ,
+	PRIVILEGED_REGISTER_WRITE,
 	PRIVILEGED_TRACE_START,
 	PRIVILEGED_TRACE_STOP,
 	PRIVILEGED_PARALLEL,
@@ -87,6 +89,9 @@ struct privileged_order {
 	 * come meanwhile the function looks again. `who` is who asked for it. */
 	bool approved;
 	uint64_t generation;
+	/* What the record of a good result is to say in place of the reason, if the function puts
+	 * something there: AUDIT_MESSAGE_MAX bytes. */
+	char *told;
 };
 
 /* 0 or a negative errno and why. Called without a lock, by several threads at a time. */

@@ -81,6 +81,11 @@ static int trace_state_show(struct npufs *fs, uint64_t object, struct buf *out)
 	return 0;
 }
 
+static bool raw_exists(struct npufs *fs)
+{
+	return fs->opts.raw_access;
+}
+
 static bool approvals_exist(struct npufs *fs)
 {
 	return control_approvals(fs->control) != NULL;
@@ -89,7 +94,8 @@ static bool approvals_exist(struct npufs *fs)
 /* A row of a command; the others only show something, or are folders. */
 struct control_row {
 	struct node_row row;
-	enum privileged_command command; /* of rows that take one */
+	enum privileged_command command; /* of rows that take one, or read by one */
+	enum privileged_command writes;  /* of those whose bytes are read and written by two */
 	enum folder in, opens;           /* where it is; the folder that it is, or CONTROL */
 	int (*render)(struct control *c, struct buf *out); /* of a text that another thread makes */
 	const char *node; /* for the audit trail; NULL: the command's, as are the roles */
@@ -100,6 +106,11 @@ struct control_row {
 	{ \
 		.row = { .name = name_, .mode = 0600, .show = usage_show, .doc = doc_ }, \
 		.command = command_, .in = in_ \
+	}
+#define RAW(name_, read_, write_, doc_) \
+	{ \
+		.row = { .name = name_, .mode = 0600, .exists = raw_exists, .doc = doc_ }, \
+		.command = read_, .writes = write_ \
 	}
 #define SHOWN(in_, name_, show_, render_, node_, roles_, doc_) \
 	{ \
@@ -137,6 +148,10 @@ static const struct control_row control_rows[] = {
 		  .exists = faults_exist,
 		  .doc = "with -o fault: plant other faults, or none" },
 		.command = PRIVILEGED_FAULTS },
+	RAW("memory", PRIVILEGED_MEMORY_READ, PRIVILEGED_MEMORY_WRITE,
+		"with -o raw_access: the device's memory; the offset is the address"),
+	RAW("registers", PRIVILEGED_REGISTER_READ, PRIVILEGED_REGISTER_WRITE,
+		"with -o raw_access: its registers, 4 bytes at a time"),
 	SHOWN(CONTROL, "audit", NULL, control_render_audit, "control/audit", ROLE_ROOT,
 		"the last records of the audit trail"),
 	SHOWN(CONTROL, "last_error", last_error_show, NULL, "control/last_error", ROLE_OPERATOR,
@@ -320,6 +335,8 @@ static struct handle *handle_for(const struct spot *p, struct buf *text)
 {
 	struct control_order form = { .what = CONTROL_COMMAND };
 
+	if (p->row && p->row->writes)
+		return raw_handle_new(p->row->command, p->row->writes);
 	if (p->row && p->row->render)
 		return later_handle_new(p->row->render);
 	if (!takes_orders(p))

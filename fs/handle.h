@@ -61,6 +61,11 @@ struct handle *command_handle_new(const struct node_row *row, uint64_t object, s
 struct handle *order_handle_new(const struct control_order *form, struct buf *text);
 /* Likewise for an order that is not written. */
 void order_park(struct npufs *fs, fuse_req_t req, const struct control_order *form);
+/* Likewise for a raw access: what was read is the answer. The bytes are copied. */
+void order_park_raw(struct npufs *fs, fuse_req_t req, const struct control_raw *raw);
+
+/* fs/kind_raw.c: the device's memory or registers, as these commands. NULL: no memory. */
+struct handle *raw_handle_new(enum privileged_command read, enum privileged_command write);
 
 /* fs/kind_later.c: a text that a thread of control renders at the first read. NULL: no memory. */
 struct handle *later_handle_new(int (*render)(struct control *c, struct buf *out));

@@ -29,6 +29,13 @@ static void order_read(struct npufs *fs, fuse_req_t req, struct handle *h, size_
 	text_reply(req, &((struct order_handle *)h)->text, size, off);
 }
 
+static void free_order(struct parked_order *o)
+{
+	if (o)
+		buf_done(&o->base.text);
+	free(o);
+}
+
 static void answer_write(struct control_order *base, int err)
 {
 	struct parked_order *o = (struct parked_order *)base;
@@ -37,7 +44,7 @@ static void answer_write(struct control_order *base, int err)
 		fuse_reply_err(o->req, -err);
 	else
 		fuse_reply_write(o->req, o->size);
-	free(o);
+	free_order(o);
 }
 
 static void answer(struct control_order *base, int err)
@@ -45,7 +52,7 @@ static void answer(struct control_order *base, int err)
 	struct parked_order *o = (struct parked_order *)base;
 
 	fuse_reply_err(o->req, -err);
-	free(o);
+	free_order(o);
 }
 
 /* Who asks, and its roles, are the caller's of this very request, whoever opened the file. */
@@ -62,7 +69,7 @@ static void submit(struct npufs *fs, fuse_req_t req, struct parked_order *o)
 	err = control_submit(fs->control, &o->base);
 	if (!err)
 		return;
-	free(o);
+	free_order(o);
 	fuse_reply_err(req, -err);
 }
 
@@ -88,6 +95,37 @@ void order_park(struct npufs *fs, fuse_req_t req, const struct control_order *fo
 		submit(fs, req, o);
 	else
 		fuse_reply_err(req, ENOMEM);
+}
+
+static void answer_raw(struct control_order *base, int err)
+{
+	struct parked_order *o = (struct parked_order *)base;
+
+	if (err)
+		fuse_reply_err(o->req, -err);
+	else if (base->raw.bytes)
+		fuse_reply_write(o->req, base->raw.size);
+	else
+		fuse_reply_buf(o->req, buf_text(&base->text), base->text.len);
+	free_order(o);
+}
+
+void order_park_raw(struct npufs *fs, fuse_req_t req, const struct control_raw *raw)
+{
+	const struct control_order form = { .what = CONTROL_RAW };
+	struct parked_order *o = order_like(&form, answer_raw);
+
+	if (o && raw->bytes)
+		buf_put(&o->base.text, raw->bytes, raw->size);
+	if (!o || buf_error(&o->base.text)) {
+		free_order(o);
+		fuse_reply_err(req, ENOMEM);
+		return;
+	}
+	o->base.raw = *raw;
+	if (raw->bytes)
+		o->base.raw.bytes = buf_text(&o->base.text);
+	submit(fs, req, o);
 }
 
 static int take_line(struct control_order *o, const char *bytes, size_t size)
@@ -125,7 +163,7 @@ static void order_write(struct npufs *fs, fuse_req_t req, struct handle *h, cons
 	}
 	if (err == -EINVAL)
 		note_words(fs, req, &o->base);
-	free(o);
+	free_order(o);
 	fuse_reply_err(req, -err);
 }
 

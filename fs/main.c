@@ -240,6 +240,7 @@ static int start_engine(struct npufs *fs, const struct device_ops *ops)
 	struct control_config control = { .store = fs->store,
 		.models = fs->models,
 		.health = &fs->health,
+		.raw_access = o->raw_access,
 		.approvals = o->approvals };
 	int err = engine_new(&config, fs->models, &fs->health, &fs->engine);
 

@@ -35,6 +35,7 @@ static struct {
 	bool forced;
 	char last[AUDIT_LINE_MAX + 1]; /* record, as the act saw it */
 	bool disk_fails_in_act;
+	const char *told;
 } world;
 
 /* The newest record, "" for none; straight from the file, since it is asked for very often. */
@@ -65,6 +66,8 @@ static int act(void *context, const struct privileged_order *o, struct fault *f)
 	last_line(world.last);
 	if (world.disk_fails_in_act)
 		disk_watch = rig_no_disk;
+	if (world.told)
+		snprintf(o->told, AUDIT_MESSAGE_MAX, "%s", world.told);
 	return world.device ? fault_from_device(f, world.device, "reset") : world.result;
 }
 
@@ -179,6 +182,8 @@ static const struct {
 	{ "configure", "", "C1", false, true, 30, ROLE_OPERATOR },
 	{ "memory read", "0x1000 64", "C4", false, false, 600, ROLE_ROOT },
 	{ "memory write", "0x1000 00ff", "C4", true, true, 60, ROLE_ROOT },
+	{ "register read", "0x8 4", "C4", false, false, 600, ROLE_ROOT },
+	{ "register write", "0xc 01000000", "C4", true, true, 60, ROLE_ROOT },
 	{ "trace start", "5 4096", "C1", false, false, 12, ROLE_TRACE },
 	{ "trace stop", "", "C1", false, false, 60, ROLE_TRACE },
 	{ "parallel", "on", "C1", false, true, 12, ROLE_OPERATOR },
@@ -392,6 +397,18 @@ static void run__arguments__only_their_digest_is_kept(void **state)
 	rig_show(rig, UINT64_MAX, &all);
 	assert_null(strstr(all.data, "\"abc\""));
 	assert_null(strstr(all.data, "secret"));
+}
+
+static void run__act_tells_more__in_the_record_of_a_good_result_alone(void **state)
+{
+	(void)state;
+	world.told = "what was read";
+	assert_int_equal(privileged_run(plane, &root, "memory read 1 2", "needed", NULL), 0);
+	assert_non_null(strstr(world.last, "\"message\":\"needed\""));
+	expect_last("message", "what was read");
+	world.result = -ENODEV;
+	assert_int_equal(privileged_run(plane, &root, "memory read 1 2", "needed", NULL), -ENODEV);
+	expect_last("message", "needed");
 }
 
 /* --- how often -------------------------------------------------------------------------------- */
@@ -621,6 +638,7 @@ int main(void)
 		TEST(run__force__last_word_only),
 		TEST(run__reason__one_to_256_printable_bytes),
 		TEST(run__arguments__only_their_digest_is_kept),
+		TEST(run__act_tells_more__in_the_record_of_a_good_result_alone),
 		TEST(run__too_often__refused_till_time_passes),
 		TEST(run__a_storm_of_resets__all_locked_until_unlocked),
 		TEST(run__refused_for_the_rate__counted_for_the_storm),

@@ -142,7 +142,8 @@ static void run__every_command__destructive_ones_wait(void **state)
 {
 	static const char *const commands[] = { "reset_ccu", "reset_config", "reset_device",
 		"load tiny", "unload", "configure", "memory read 0 4", "memory write 0 ff",
-		"trace start 1 2", "trace stop", "parallel on", "drain", "faults none", "unlock" };
+		"register read 0 4", "register write 0 00000000", "trace start 1 2", "trace stop",
+		"parallel on", "drain", "faults none", "unlock" };
 	struct plane *x = *state;
 
 	for (int i = 0; i < PRIVILEGED_COUNT; i++) {
