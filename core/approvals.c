@@ -258,7 +258,8 @@ static int make(const struct approvals *a, const struct approvals_order *order,
 	op->deadline = m->now + a->owner.expiry_ns;
 	op->who = (struct cred){ .uid = order->who->uid,
 		.gid = order->who->gid,
-		.pid = order->who->pid };
+		.pid = order->who->pid,
+		.roles = order->who->roles };
 	op->login = order->login;
 	op->command = strdup(order->command);
 	op->reason = strdup(order->reason);
@@ -317,6 +318,20 @@ int approvals_withdraw(struct approvals *a, const char *id)
 		op->state = WITHDRAWN;
 	lock_drop(&a->lock);
 	return err ? -ENOENT : 0;
+}
+
+int approvals_asker(struct approvals *a, const char *id, uint32_t *ret_uid, struct fault *f)
+{
+	const struct moment m = approvals_moment(a);
+	struct operation *op;
+	int err;
+
+	lock_take(&a->lock);
+	err = approvals_find_pending_locked(a, id, &m, &op);
+	if (!err)
+		*ret_uid = op->who.uid;
+	lock_drop(&a->lock);
+	return err ? approvals_refuse(f, err) : 0;
 }
 
 /* --- showing ---------------------------------------------------------------------------------- */

@@ -57,6 +57,8 @@ int approvals_submit(struct approvals *a, const struct approvals_order *order,
 	char ret_id[APPROVAL_ID_SIZE], struct fault *f);
 /* -ENOENT: it is not pending. */
 int approvals_withdraw(struct approvals *a, const char *id);
+/* Who asked for a pending one; else the errors of approvals_sign(). */
+int approvals_asker(struct approvals *a, const char *id, uint32_t *ret_uid, struct fault *f);
 
 /* What is pending, oldest first; numbers rise and are never used again in this run. Returns how many. */
 struct approvals_item {
@@ -99,6 +101,8 @@ int approvals_sign(struct approvals *a, const char *id, const char *line, size_t
  * signature of `key`. */
 void approvals_reopen(struct approvals *a, const char *id, const char *key);
 
+/* Tell one of these errors in the words of a table. Returns err. */
+int approvals_refuse(struct fault *f, int err);
 /* A word for each of these errors, for the audit trail. */
 const char *approvals_word(int err);
 

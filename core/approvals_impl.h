@@ -44,7 +44,5 @@ struct moment approvals_moment(const struct approvals *a);
 int approvals_find_pending_locked(struct approvals *a, const char *id, const struct moment *m,
 	struct operation **ret);
 struct operation *approvals_find_locked(struct approvals *a, const char *id); /* or NULL */
-/* Tell why, in the words of the table of refusals. Returns err. */
-int approvals_refuse(struct fault *f, int err);
 
 #endif

@@ -13,6 +13,7 @@
 #include "core/device_layer.h"
 #include "core/lock.h"
 #include "core/log.h"
+#include "core/privileged_words.h"
 #include "core/rate.h"
 #include "core/trace.h"
 
@@ -24,8 +25,7 @@ struct note {
 	uint32_t uid, gid;
 	int32_t pid;
 	int64_t login;
-	const char *what, *node;
-	bool allowed;
+	const char *what, *node, *why;
 };
 
 struct control {
@@ -36,6 +36,7 @@ struct control {
 	pthread_t worker, scribe;
 	struct lock lock;
 	struct lock_cond work, noted;
+	struct buf *reading; /* the worker's: where what its order reads goes */
 	/* by lock */
 	bool stopping;
 	struct control_order *first, **last;
@@ -106,12 +107,12 @@ static int do_faults(void *context, const struct privileged_order *o, struct fau
 }
 
 /* What is kept is registered again at the next start: it is kept first, or a crash would lose it. */
-static int do_register(void *context, const struct privileged_order *o, struct fault *f)
+static int do_prepare(void *context, const struct privileged_order *o, struct fault *f)
 {
 	struct control *c = context;
 	struct callables *t = engine_callables(c->config.engine);
 	char name[CALLABLES_NAME_MAX + 1] = "";
-	const struct engine_order order = { .what = ENGINE_REGISTER, .name = name };
+	const struct engine_order order = { .what = ENGINE_PREPARE, .name = name };
 	int err;
 
 	memcpy(name, o->args, strcspn(o->args, " ")); /* the gate has counted the words */
@@ -147,6 +148,28 @@ static int do_trace_stop(void *context, const struct privileged_order *o, struct
 	return 0;
 }
 
+static int do_unlock(void *context, const struct privileged_order *o, struct fault *f)
+{
+	struct control *c = context;
+
+	(void)o, (void)f;
+	privileged_unlock(c->gate);
+	return 0;
+}
+
+#define RAW(name, command) \
+	static int name(void *context, const struct privileged_order *o, struct fault *f) \
+	{ \
+		struct control *c = context; \
+\
+		return control_raw_act(c->config.engine, command, o, c->reading, f); \
+	}
+RAW(do_memory_read, PRIVILEGED_MEMORY_READ)
+RAW(do_memory_write, PRIVILEGED_MEMORY_WRITE)
+RAW(do_register_read, PRIVILEGED_REGISTER_READ)
+RAW(do_register_write, PRIVILEGED_REGISTER_WRITE)
+#undef RAW
+
 static bool busy(void *context)
 {
 	return engine_busy(((struct control *)context)->config.engine);
@@ -154,6 +177,8 @@ static bool busy(void *context)
 
 static struct privileged_owner owner_of(struct control *c)
 {
+	const bool raw = c->config.raw_access;
+
 	return (struct privileged_owner){
 		.act = {
 			[PRIVILEGED_RESET_CCU] = do_reset_ccu,
@@ -164,11 +189,16 @@ static struct privileged_owner owner_of(struct control *c)
 			[PRIVILEGED_CONFIGURE] = do_configure,
 			[PRIVILEGED_DRAIN] = do_drain,
 			[PRIVILEGED_PARALLEL] = do_parallel,
+			[PRIVILEGED_MEMORY_READ] = raw ? do_memory_read : NULL,
+			[PRIVILEGED_MEMORY_WRITE] = raw ? do_memory_write : NULL,
+			[PRIVILEGED_REGISTER_READ] = raw ? do_register_read : NULL,
+			[PRIVILEGED_REGISTER_WRITE] = raw ? do_register_write : NULL,
 			[PRIVILEGED_TRACE_START] = do_trace_start,
 			[PRIVILEGED_TRACE_STOP] = do_trace_stop,
-			[PRIVILEGED_REGISTER] = do_register,
+			[PRIVILEGED_PREPARE] = do_prepare,
 			[PRIVILEGED_CLOSE_CALLABLES] = do_close_callables,
 			[PRIVILEGED_FAULTS] = device_layer_is_there() ? do_faults : NULL,
+			[PRIVILEGED_UNLOCK] = do_unlock,
 		},
 		.busy = busy,
 		.approvals = c->approvals,
@@ -193,28 +223,6 @@ void control_usage(enum privileged_command c, struct buf *out)
 	buf_puts(out, "\n");
 }
 
-/* "ARGUMENTS [force]: REASON" to a command of the gate and its reason. The first colon that a blank
- * follows ends the arguments, so that they may have colons of their own. */
-static int split(const struct control_order *o, char *command, size_t size, const char **ret_reason)
-{
-	const struct privileged_row *r = privileged_row(o->command);
-	const char *end = strstr(o->line, ": "), *words = o->line;
-	int n = end ? (int)(end - words) : 0;
-
-	if (!end)
-		return -EINVAL;
-	if (!r->args[0]) { /* "now" is no argument */
-		if (strncmp(words, "now", 3) != 0 || (words[3] != ' ' && words[3] != ':'))
-			return -EINVAL;
-		words += words[3] == ' ' ? 4 : 3;
-		n = (int)(end - words);
-	}
-	if ((size_t)snprintf(command, size, "%s%s%.*s", r->name, n ? " " : "", n, words) >= size)
-		return -EINVAL;
-	*ret_reason = end + 2;
-	return 0;
-}
-
 static int refuse_line(struct control *c, const struct control_order *o, struct fault *f)
 {
 	const struct audit_record r = { .who = &o->who,
@@ -234,7 +242,7 @@ static int refuse_line(struct control *c, const struct control_order *o, struct 
 		buf_text(&form));
 }
 
-static int register_callable(struct control *c, const struct control_order *o, struct fault *f)
+static int prepare_callable(struct control *c, const struct control_order *o, struct fault *f)
 {
 	struct callables *t = engine_callables(c->config.engine);
 	char command[CALLABLES_NAME_MAX + SHA256_HEX_SIZE + 16], sha256[SHA256_HEX_SIZE];
@@ -250,16 +258,23 @@ static int register_callable(struct control *c, const struct control_order *o, s
 	return err;
 }
 
-static int carry_out(struct control *c, const struct control_order *o, struct fault *f)
+static int carry_out(struct control *c, struct control_order *o, struct fault *f)
 {
 	char command[CONTROL_LINE_MAX + 64];
 	const char *reason;
 
 	if (o->what == CONTROL_APPROVE)
 		return privileged_approve(c->gate, &o->who, o->approval, o->line, f);
-	if (o->what == CONTROL_REGISTER)
-		return register_callable(c, o, f);
-	if (split(o, command, sizeof command, &reason))
+	if (o->what == CONTROL_PREPARE)
+		return prepare_callable(c, o, f);
+	if (o->what == CONTROL_WITHDRAW)
+		return privileged_withdraw(c->gate, &o->who, o->approval, f);
+	if (o->what == CONTROL_RAW) {
+		c->reading = &o->text;
+		return control_raw_run(c->gate, &o->who, &o->raw, f);
+	}
+	if (privileged_words_of_line(privileged_row(o->command), o->line, command, sizeof command,
+		    &reason))
 		return refuse_line(c, o, f);
 	return privileged_run(c->gate, &o->who, command, reason, f);
 }
@@ -271,14 +286,29 @@ static struct control_operation *place_of(struct control *c, uint64_t id)
 	return &c->operations[id % CONTROL_OPERATIONS];
 }
 
+static const char *name_of(const struct control_order *o)
+{
+	static const char
+		*const names[] = { [CONTROL_APPROVE] = "approve", [CONTROL_WITHDRAW] = "withdraw" };
+
+	if (o->what == CONTROL_RAW)
+		return privileged_row(o->raw.command)->name;
+	return o->what == CONTROL_COMMAND ? privileged_row(o->command)->name : names[o->what];
+}
+
+/* Others read what one has written: no byte of it may move their terminal. */
 static uint64_t begin(struct control *c, const struct control_order *o)
 {
 	struct control_operation op = { .uid = o->who.uid,
-		.name = o->what == CONTROL_APPROVE ? "approve" : privileged_row(o->command)->name,
+		.name = name_of(o),
 		.asked = clock_wall(),
 		.fault = FAULT_NONE };
 
-	memcpy(op.line, o->line, sizeof op.line);
+	if (o->what == CONTROL_RAW)
+		snprintf(op.line, sizeof op.line, "%zu bytes at 0x%llx", o->raw.size,
+			(unsigned long long)o->raw.address);
+	else
+		fault_clean(op.line, sizeof op.line, o->line);
 	lock_take(&c->lock);
 	op.id = ++c->next_id;
 	*place_of(c, op.id) = op;
@@ -407,6 +437,7 @@ static void run_order(struct control *c, struct control_order *o)
 	}
 	id = begin(c, o);
 	err = carry_out(c, o, &f);
+	health_set_resets_locked(c->config.health, privileged_locked(c->gate));
 	end(c, id, &f);
 	if (err)
 		log_warning("control: an order was not carried out: %s", f.reason);
@@ -452,14 +483,14 @@ static void *worker_main(void *control)
 /* --- the thread of records -------------------------------------------------------------------- */
 
 void control_note(struct control *c, const struct cred *who, const char *what, const char *node,
-	bool allowed)
+	const char *why)
 {
 	const struct note n = { who->uid, who->gid, who->pid, audit_login(who->pid), what, node,
-		allowed };
+		why };
 
 	lock_take(&c->lock);
 	if (c->stopping || c->n_notes == CONTROL_NOTES ||
-		(!allowed && !rate_take(&c->rate, NOTES_BURST, NOTES_REFILL, clock_mono()))) {
+		(why && !rate_take(&c->rate, NOTES_BURST, NOTES_REFILL, clock_mono()))) {
 		c->lost++;
 	} else {
 		c->notes[(c->note_first + c->n_notes++) % CONTROL_NOTES] = n;
@@ -489,14 +520,14 @@ static bool take_note(struct control *c, struct note *ret, uint64_t *ret_lost)
 
 static void write_note(struct control *c, const struct note *n, uint64_t lost)
 {
-	const struct cred who = { n->uid, n->gid, n->pid, NULL, NULL };
+	const struct cred who = { .uid = n->uid, .gid = n->gid, .pid = n->pid };
 	char message[96] = "";
 	const struct audit_record r = { .who = &who,
 		.login = n->login,
 		.command = n->what,
 		.node = n->node,
-		.decision = n->allowed ? AUDIT_DONE : AUDIT_REFUSED,
-		.why = n->allowed ? "" : "unauthorised",
+		.decision = n->why ? AUDIT_REFUSED : AUDIT_DONE,
+		.why = n->why,
 		.message = message };
 	int err;
 
@@ -573,7 +604,7 @@ int control_new(const struct control_config *config, struct control **ret)
 	err = open_approvals(c);
 	owner = owner_of(c);
 	if (!err)
-		err = privileged_new(c->audit, config->uid, &owner, &c->gate);
+		err = privileged_new(c->audit, &owner, &c->gate);
 	if (!err)
 		err = start_threads(c);
 	if (err)

@@ -7,6 +7,7 @@
 #ifndef NPUFS_CORE_CONTROL_H
 #define NPUFS_CORE_CONTROL_H
 
+#include "core/control_raw.h"
 #include "core/engine.h"
 #include "core/models.h"
 #include "core/privileged.h"
@@ -20,7 +21,9 @@
 enum control_what {
 	CONTROL_COMMAND,
 	CONTROL_APPROVE,  /* a signature for an operation that waits for approval */
-	CONTROL_REGISTER, /* a callable that waits; it is refused when that does not succeed */
+	CONTROL_PREPARE,  /* a callable that waits; it is refused when that does not succeed */
+	CONTROL_WITHDRAW, /* take such an operation back */
+	CONTROL_RAW,      /* read or write the device's memory or registers */
 	CONTROL_RENDER    /* a text that takes time or the disk */
 };
 
@@ -28,14 +31,15 @@ struct control;
 
 /* A command on its way; embedded by the owner. */
 struct control_order {
-	struct cred who; /* in_group is not asked */
+	struct cred who; /* with its roles: in_group is not asked any more */
 	enum control_what what;
-	enum privileged_command command;                   /* of CONTROL_COMMAND */
-	char approval[APPROVAL_ID_SIZE];                   /* of CONTROL_APPROVE */
-	uint64_t callable;                                 /* of CONTROL_REGISTER */
-	char line[CONTROL_LINE_MAX + 1];                   /* of all three; there the name */
+	enum privileged_command command;                   /* of CONTROL_COMMAND and _PREPARE */
+	uint64_t callable;                                 /* of CONTROL_PREPARE */
+	char approval[APPROVAL_ID_SIZE];                   /* of CONTROL_APPROVE and _WITHDRAW */
+	char line[CONTROL_LINE_MAX + 1];                   /* of both, and the name of _PREPARE */
 	int (*render)(struct control *c, struct buf *out); /* of CONTROL_RENDER, into text */
-	struct buf text;                                   /* the owner's */
+	struct control_raw raw; /* of CONTROL_RAW; its bytes, where it writes, are the text's */
+	struct buf text;        /* the owner's: also what CONTROL_RAW has read */
 	/* Called once, without a lock, from a thread of control. 0 or why not. */
 	void (*done)(struct control_order *o, int err);
 	struct control_order *next; /* private */
@@ -45,10 +49,10 @@ struct control_order {
  * the log says why. */
 struct control_config {
 	const char *store;
-	uint32_t uid; /* the daemon's */
 	struct engine *engine;
 	struct models *models;
 	struct health *health;
+	bool raw_access;
 	unsigned approvals; /* so many approvers must sign what is destructive; 0: none */
 };
 int control_new(const struct control_config *config, struct control **ret);
@@ -58,20 +62,21 @@ void control_free(struct control *c); /* after control_stop(); NULL is fine */
 
 /* Neither waits. -EAGAIN: too many are under way; then `done` is not called. */
 int control_submit(struct control *c, struct control_order *o);
-/* An open, a listing, a look at a name: `what` and `node` are static text. Past CONTROL_NOTES, or too many
- * a second, refused ones are only counted; the next record tells how many. */
+/* An open, a listing, a look at a name: the texts are static; `why` is a word for why it was refused, NULL
+ * where it was not. Past CONTROL_NOTES, or too many a second, refused ones are only counted; the next
+ * record tells how many. */
 void control_note(struct control *c, const struct cred *who, const char *what, const char *node,
-	bool allowed);
+	const char *why);
 
 /* --- what became of commands ------------------------------------------------------------------ */
 
 struct control_operation {
 	uint64_t id; /* from 1, in order */
 	uint32_t uid;
-	const char *name; /* of the command, or "approve" */
-	char line[CONTROL_LINE_MAX + 1];
-	int64_t asked, ended; /* wall ns; 0 while it is under way */
-	struct fault fault;   /* err 0: it went well */
+	const char *name;                /* of the command, or "approve", "withdraw" */
+	char line[CONTROL_LINE_MAX + 1]; /* without control characters */
+	int64_t asked, ended;            /* wall ns; 0 while it is under way */
+	struct fault fault;              /* err 0: it went well */
 };
 
 /* The first with an id above `after`, or false. */

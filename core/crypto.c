@@ -16,6 +16,7 @@
 #include <openssl/pem.h>
 #include <openssl/rand.h>
 
+#include "core/hex.h"
 #include "core/mem.h"
 
 #define SHA256_BYTES      32
@@ -41,17 +42,6 @@ static const EVP_MD *sha256(void)
 
 	pthread_once(&once, fetch_algorithm);
 	return algorithm;
-}
-
-static void to_hex(const unsigned char *bytes, size_t n, char *ret)
-{
-	static const char digits[] = "0123456789abcdef";
-
-	for (size_t i = 0; i < n; i++) {
-		*ret++ = digits[bytes[i] >> 4];
-		*ret++ = digits[bytes[i] & 15];
-	}
-	*ret = '\0';
 }
 
 static void sha256_free(struct sha256 *h)
@@ -88,7 +78,7 @@ void sha256_finish(struct sha256 *h, char ret_hex[SHA256_HEX_SIZE])
 	if (!h)
 		return;
 	if (!h->failed && EVP_DigestFinal_ex(h->ctx, digest, NULL) == 1)
-		to_hex(digest, sizeof digest, ret_hex);
+		hex_put(digest, sizeof digest, ret_hex);
 	else
 		ERR_clear_error();
 	sha256_free(h);
@@ -100,7 +90,7 @@ void sha256_hex(const void *bytes, size_t n, char ret_hex[SHA256_HEX_SIZE])
 
 	ret_hex[0] = '\0';
 	if (sha256() && EVP_Digest(n ? bytes : "", n, digest, NULL, sha256(), NULL) == 1)
-		to_hex(digest, sizeof digest, ret_hex);
+		hex_put(digest, sizeof digest, ret_hex);
 	else
 		ERR_clear_error();
 }

@@ -23,6 +23,10 @@ static const char *const call_names[CALL_COUNT] = {
 	[CALL_RESET_CONFIGURATION] = "ResetConfiguration",
 	[CALL_RESET_CCU] = "ResetCCU",
 	[CALL_RESET] = "Reset",
+	[CALL_READ_MEM] = "ReadMem",
+	[CALL_WRITE_MEM] = "WriteMem",
+	[CALL_READ_REG] = "registers read",
+	[CALL_WRITE_REG] = "registers written",
 	[CALL_PARALLEL] = "EnableParallelMode",
 	[CALL_SHUTDOWN] = "Shutdown",
 	[CALL_CREATE_BUFFER] = "createBuf",
@@ -138,15 +142,23 @@ void device_versions(const struct device *d, struct device_info *ret)
 	*ret = d->info;
 }
 
-static enum npu_error reset_level(struct device *d, enum device_call call,
-	enum npu_error (*level)(struct vdevice *))
+/* Of a privileged call, counted when it may be made: `there` says whether the backend has it. */
+static enum npu_error begin_privileged(struct device *d, enum device_call call, bool there)
 {
-	if (!level)
+	if (!there)
 		return NPU_DEVICE_UNSUPPORT;
 	if (d->in_flight)
 		return NPU_DEVICE_BUSY;
 	device_count(call);
-	return level(d->vdev);
+	return NPU_SUCCESS;
+}
+
+static enum npu_error reset_level(struct device *d, enum device_call call,
+	enum npu_error (*level)(struct vdevice *))
+{
+	enum npu_error code = begin_privileged(d, call, level);
+
+	return code ? code : level(d->vdev);
 }
 
 enum npu_error device_reset_ccu(struct device *d)
@@ -159,15 +171,40 @@ enum npu_error device_reset(struct device *d)
 	return reset_level(d, CALL_RESET, d->ops->reset);
 }
 
+enum npu_error device_read_mem(struct device *d, uint64_t address, void *to, size_t size)
+{
+	enum npu_error code = begin_privileged(d, CALL_READ_MEM, d->ops->read_mem);
+
+	return code ? code : d->ops->read_mem(d->vdev, address, to, size);
+}
+
+enum npu_error device_write_mem(struct device *d, uint64_t address, const void *from, size_t size)
+{
+	enum npu_error code = begin_privileged(d, CALL_WRITE_MEM, d->ops->write_mem);
+
+	return code ? code : d->ops->write_mem(d->vdev, address, from, size);
+}
+
+enum npu_error device_read_reg(struct device *d, uint64_t address, uint32_t *ret)
+{
+	enum npu_error code = begin_privileged(d, CALL_READ_REG, d->ops->read_reg);
+
+	return code ? code : d->ops->read_reg(d->vdev, address, ret);
+}
+
+enum npu_error device_write_reg(struct device *d, uint64_t address, uint32_t value)
+{
+	enum npu_error code = begin_privileged(d, CALL_WRITE_REG, d->ops->write_reg);
+
+	return code ? code : d->ops->write_reg(d->vdev, address, value);
+}
+
 enum npu_error device_set_parallel(struct device *d, bool on)
 {
-	enum npu_error code;
+	enum npu_error code = begin_privileged(d, CALL_PARALLEL, d->ops->enable_parallel);
 
-	if (!d->ops->enable_parallel)
-		return NPU_DEVICE_UNSUPPORT;
-	if (d->in_flight)
-		return NPU_DEVICE_BUSY;
-	device_count(CALL_PARALLEL);
+	if (code)
+		return code;
 	d->ops->enable_parallel(d->vdev, on);
 	code = device_status(d);
 	d->parallel = on && !code;

@@ -88,6 +88,17 @@ struct device_ops {
 	 * Optional. */
 	enum npu_error (*reset_ccu)(struct vdevice *d);
 	enum npu_error (*reset)(struct vdevice *d);
+	/* ReadMem, WriteMem: the device's own memory, at addresses of its own; privileged (device
+	 * contract 7, which gives no more of them than their names). They may block; nothing in
+	 * flight. NPU_OUT_OF_RANGE unless all of it is there, and then nothing was done. Optional,
+	 * both or none. */
+	enum npu_error (*read_mem)(struct vdevice *d, uint64_t address, void *to, size_t size);
+	enum npu_error (
+		*write_mem)(struct vdevice *d, uint64_t address, const void *from, size_t size);
+	/* Registers of 4 bytes, which the contract has no call for: likewise. NPU_INVALID_VALUE
+	 * for an address that is no multiple of 4, or one that cannot be written. */
+	enum npu_error (*read_reg)(struct vdevice *d, uint64_t address, uint32_t *ret);
+	enum npu_error (*write_reg)(struct vdevice *d, uint64_t address, uint32_t value);
 	/* EnableParallelMode: a void call, unproven (device contract 6). Optional: one engine. */
 	void (*enable_parallel)(struct vdevice *d, bool on);
 	void (*shutdown)(
@@ -186,6 +197,10 @@ enum device_call {
 	CALL_RESET_CONFIGURATION,
 	CALL_RESET_CCU,
 	CALL_RESET,
+	CALL_READ_MEM,
+	CALL_WRITE_MEM,
+	CALL_READ_REG,
+	CALL_WRITE_REG,
 	CALL_PARALLEL,
 	CALL_SHUTDOWN,
 	CALL_CREATE_BUFFER,
@@ -213,6 +228,12 @@ const char *device_call_name(enum device_call call);
  * configured anew before it is used again. */
 enum npu_error device_reset_ccu(struct device *d);
 enum npu_error device_reset(struct device *d);
+/* Memory and registers, privileged likewise and refused likewise; what they give is the backend's. */
+#define DEVICE_REGISTER_BYTES 4
+enum npu_error device_read_mem(struct device *d, uint64_t address, void *to, size_t size);
+enum npu_error device_write_mem(struct device *d, uint64_t address, const void *from, size_t size);
+enum npu_error device_read_reg(struct device *d, uint64_t address, uint32_t *ret);
+enum npu_error device_write_reg(struct device *d, uint64_t address, uint32_t value);
 /* Two engines or one. A void call, so the status is asked after it. Like the resets: what it does to
  * what is in flight is unknown, so nothing may be. */
 enum npu_error device_set_parallel(struct device *d, bool on);

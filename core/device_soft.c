@@ -51,7 +51,11 @@ enum npu_error soft_reset_ccu(struct vdevice *d)
 
 enum npu_error soft_reset(struct vdevice *d)
 {
-	return soft_reset_configuration(d);
+	enum npu_error code = soft_reset_configuration(d);
+
+	if (!code)
+		soft_memory_clear(d);
+	return code;
 }
 
 void *soft_callable_context(struct vdevice *d)
@@ -65,6 +69,7 @@ void soft_shutdown(struct vdevice *d)
 {
 	soft_engines_stop(d);
 	memory_soft_free(d->callables);
+	soft_memory_clear(d);
 	free(d);
 }
 

@@ -8,6 +8,17 @@
 #include "core/callable/memory_soft.h"
 #include "core/device.h"
 
+/* A software device's memory and registers, as ReadMem and WriteMem reach them. */
+#define SOFT_MEMORY_BASE       0x1000u
+#define SOFT_MEMORY_BYTES      (1u << 20)
+#define SOFT_REG_ID            0x0
+#define SOFT_REG_STATUS        0x4
+#define SOFT_REG_SUBMITS       0x8 /* inferences since the device was opened, modulo 2^32 */
+#define SOFT_REG_SCRATCH       0xc /* the one that can be written */
+#define SOFT_ID                0x4e505553u
+#define SOFT_STATUS_CONFIGURED 1u
+#define SOFT_STATUS_BUSY       2u
+
 enum soft_csr { SOFT_CUR_LEN, SOFT_PAST_LEN, SOFT_CSRS };
 
 /* One KV sequence. Positions below `written` are in the cache; `staged` more have been computed and
@@ -83,6 +94,10 @@ enum npu_error soft_get_device_info(struct vdevice *d, struct device_info *ret);
 enum npu_error soft_reset_configuration(struct vdevice *d);
 enum npu_error soft_reset_ccu(struct vdevice *d);
 enum npu_error soft_reset(struct vdevice *d);
+enum npu_error soft_read_mem(struct vdevice *d, uint64_t address, void *to, size_t size);
+enum npu_error soft_write_mem(struct vdevice *d, uint64_t address, const void *from, size_t size);
+enum npu_error soft_read_reg(struct vdevice *d, uint64_t address, uint32_t *ret);
+enum npu_error soft_write_reg(struct vdevice *d, uint64_t address, uint32_t value);
 void soft_enable_parallel(struct vdevice *d, bool on);
 void *soft_callable_context(struct vdevice *d);
 void soft_shutdown(struct vdevice *d);
@@ -129,7 +144,9 @@ int32_t soft_kv_pos_max(struct kvman *k, int32_t seq_id);
 #define SOFT_DEVICE_OPS \
 	.status = soft_status, .get_device_info = soft_get_device_info, \
 	.reset_configuration = soft_reset_configuration, .reset_ccu = soft_reset_ccu, \
-	.reset = soft_reset, .enable_parallel = soft_enable_parallel, .shutdown = soft_shutdown, \
+	.reset = soft_reset, .read_mem = soft_read_mem, .write_mem = soft_write_mem, \
+	.read_reg = soft_read_reg, .write_reg = soft_write_reg, \
+	.enable_parallel = soft_enable_parallel, .shutdown = soft_shutdown, \
 	.create_calbin = soft_create_calbin, .destroy_calbin = soft_destroy_calbin, \
 	.model_count = soft_model_count, .model_at = soft_model_at, \
 	.get_model_by_name = soft_get_model_by_name, .get_llm_info = soft_get_llm_info, \

@@ -293,7 +293,10 @@ enum npu_error soft_infer(struct vdevice *d, struct model *m, struct inbuf *in, 
 	if (!outputs_sliced(out))
 		return NPU_INVALID_VALUE;
 	code = copy_inputs(in, out);
-	return code == NPU_SUCCESS ? enqueue(d, out, task) : code;
+	if (code == NPU_SUCCESS)
+		code = enqueue(d, out, task);
+	d->submits += code == NPU_SUCCESS;
+	return code;
 }
 
 /* Whoever waits for what was not submitted is told. */

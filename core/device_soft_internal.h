@@ -40,6 +40,8 @@ struct vdevice {
 	struct soft_engines *engines;  /* NULL: parallel mode is off */
 	bool no_engines;               /* it was asked for, and could not be had */
 	struct memory_soft *callables; /* NULL: nobody asked for it yet */
+	uint8_t *memory;               /* SOFT_MEMORY_BYTES; NULL: all zero */
+	uint32_t scratch, submits;     /* registers */
 };
 
 struct model {
@@ -104,6 +106,9 @@ void soft_queue_put(struct soft_queue *q, struct outbuf *out);
 void soft_queue_take(struct soft_queue *q, struct outbuf *out);
 /* Compute and deliver; everything but leaving it finished. */
 void soft_run(struct outbuf *out);
+
+/* --- device_soft_memory.c --------------------------------------------------------------------- */
+void soft_memory_clear(struct vdevice *d);
 
 /* --- device_soft_engine.c; all but the first two only in parallel mode ------------------------ */
 bool soft_engines_busy(const struct vdevice *d); /* an inference is queued or runs */

@@ -84,15 +84,26 @@ enum engine_operation {
 	ENGINE_DRAIN,       /* let what runs end, begin nothing, refuse new jobs */
 	ENGINE_PARALLEL_ON, /* where evidence allows it */
 	ENGINE_PARALLEL_OFF,
-	ENGINE_REGISTER, /* a callable that waits, beside the jobs */
+	ENGINE_PREPARE, /* a callable that waits, beside the jobs */
 	ENGINE_CLOSE_CALLABLES,
+	ENGINE_READ, /* its memory or registers, between two inferences */
+	ENGINE_WRITE,
 	ENGINE_OPERATION_COUNT
+};
+
+/* Of ENGINE_READ and ENGINE_WRITE. Registers: DEVICE_REGISTER_BYTES, low byte first. */
+struct engine_access {
+	bool registers;
+	uint64_t address;
+	void *bytes;
+	size_t size;
 };
 
 struct engine_order {
 	enum engine_operation what;
-	int model;        /* of ENGINE_LOAD */
-	const char *name; /* of ENGINE_REGISTER */
+	int model;                          /* of ENGINE_LOAD */
+	const char *name;                   /* of ENGINE_PREPARE */
+	const struct engine_access *access; /* outlives the order */
 	bool force; /* jobs on the device fail now; else a reset is -EBUSY and the others wait for them */
 	bool only; /* -ESTALE unless `generation` is on the device: it was approved for that one */
 	uint64_t generation;

@@ -62,7 +62,7 @@ void engine_launch_ended(struct engine *e, bool well)
 		renew_context(e);
 }
 
-int engine_register(struct engine *e, const char *name, struct fault *f)
+int engine_prepare(struct engine *e, const char *name, struct fault *f)
 {
 	int err = engine_open_device(e, f);
 

@@ -165,7 +165,7 @@ int engine_launches(const struct engine *e);
 void engine_end_context(struct engine *e, bool lost);
 /* A job that launched ended; a poisoned context is made anew, not for ever. */
 void engine_launch_ended(struct engine *e, bool well);
-int engine_register(struct engine *e, const char *name, struct fault *f);
+int engine_prepare(struct engine *e, const char *name, struct fault *f);
 int engine_close_context(struct engine *e, struct fault *f);
 /* What engine_session() is for a model. */
 int engine_check_launches(struct engine *e, const struct request *req, struct fault *f);

@@ -25,10 +25,10 @@ struct operation {
 /* How each is done; `reset` names the level it begins with. */
 static const struct row {
 	enum npu_error (*reset)(struct device *d);
-	bool beside; /* done while jobs are on the device, which do not notice */
 	bool strict; /* refused while jobs run; the others wait for them */
 	bool holds, refuses;
-	bool anew;         /* the model is brought up again */
+	bool anew;   /* the model is brought up again */
+	bool beside; /* what is on the device stays there: it is done between two inferences */
 	const char *state; /* what health says while it holds */
 } rows[ENGINE_OPERATION_COUNT] = {
 	[ENGINE_LOAD] = { .anew = true },
@@ -42,8 +42,10 @@ static const struct row {
 		.state = "the operator drained the device; new jobs are refused" },
 	[ENGINE_PARALLEL_ON] = { .holds = false },
 	[ENGINE_PARALLEL_OFF] = { .holds = false },
-	[ENGINE_REGISTER] = { .beside = true },
+	[ENGINE_PREPARE] = { .beside = true },
 	[ENGINE_CLOSE_CALLABLES] = { .strict = true },
+	[ENGINE_READ] = { .beside = true },
+	[ENGINE_WRITE] = { .strict = true },
 };
 
 /* --- the asker -------------------------------------------------------------------------------- */
@@ -251,6 +253,37 @@ static int do_parallel(struct engine *e, const struct engine_order *o, struct fa
 		"two in flight are not proven here");
 }
 
+static enum npu_error access_registers(struct engine *e, const struct engine_access *a, bool write)
+{
+	uint8_t *b = a->bytes;
+	uint32_t value = b[0] | (uint32_t)b[1] << 8 | (uint32_t)b[2] << 16 | (uint32_t)b[3] << 24;
+	enum npu_error code = write ? device_write_reg(e->device, a->address, value)
+				    : device_read_reg(e->device, a->address, &value);
+
+	for (int i = 0; !write && !code && i < DEVICE_REGISTER_BYTES; i++)
+		b[i] = (uint8_t)(value >> (8 * i));
+	return code;
+}
+
+static int do_access(struct engine *e, const struct engine_order *o, struct fault *f)
+{
+	const struct engine_access *a = o->access;
+	const bool write = o->what == ENGINE_WRITE;
+	enum npu_error code;
+	int err = engine_open_device(e, f);
+
+	if (err)
+		return err;
+	if (a->registers)
+		code = access_registers(e, a, write);
+	else if (write)
+		code = device_write_mem(e->device, a->address, a->bytes, a->size);
+	else
+		code = device_read_mem(e->device, a->address, a->bytes, a->size);
+	metrics_device_error(code);
+	return code ? fault_from_device(f, code, "reaching the device's memory") : 0;
+}
+
 static int do_it(struct engine *e, const struct engine_order *o, struct fault *f)
 {
 	const struct row *r = &rows[o->what];
@@ -261,16 +294,18 @@ static int do_it(struct engine *e, const struct engine_order *o, struct fault *f
 			"another generation is on the device than was approved");
 	if (is_missing(e, o->what))
 		return fault_from_device(f, NPU_DEVICE_UNSUPPORT, "resetting the device");
-	if (r->beside)
-		return engine_register(e, o->name, f);
-	if (e->n_active) {
+	if (e->n_active && !r->beside) {
 		fault_set(&others, -EIO, "send it again", "the operator took the device");
 		engine_fail_active(e, &others);
 	}
 	if (o->what == ENGINE_PARALLEL_ON || o->what == ENGINE_PARALLEL_OFF)
 		return do_parallel(e, o, f);
+	if (o->what == ENGINE_PREPARE)
+		return engine_prepare(e, o->name, f);
 	if (o->what == ENGINE_CLOSE_CALLABLES)
 		return engine_close_context(e, f);
+	if (o->access)
+		return do_access(e, o, f);
 	set_held(e, r);
 	return r->anew ? do_anew(e, o, f) : do_hold(e, o, f);
 }

@@ -150,6 +150,13 @@ void health_set_away(struct health *h, int64_t since)
 	lock_drop(&h->lock);
 }
 
+void health_set_resets_locked(struct health *h, bool locked)
+{
+	lock_take(&h->lock);
+	h->resets_locked = locked;
+	lock_drop(&h->lock);
+}
+
 enum health_state health_state(struct health *h)
 {
 	enum health_state s;
@@ -269,6 +276,10 @@ static void put_recovery(const struct health *h, struct buf *out)
 			h->most);
 	if (h->next_try)
 		put_time(out, "next_try", h->next_try);
+	if (h->resets_locked)
+		buf_puts(out,
+			"resets: locked, too many came in a short time; an operator who knows why "
+			"writes now: REASON to control/unlock\n");
 }
 
 void health_render(struct health *h, uint64_t queued, uint64_t running, struct buf *out)

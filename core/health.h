@@ -40,6 +40,7 @@ struct health {
 	uint32_t room, most;   /* sequences let on the device at once, and how many at best */
 	int64_t next_try;      /* wall ns of the end of a cool-down; 0 none */
 	int64_t away_since;    /* monotonic ns: in quarantine; 0: not */
+	bool resets_locked;    /* a storm of them was stopped */
 	bool golden, evidence; /* of the generation: golden runs passed, evidence for it is there */
 	char parallel[96];     /* how many are in flight, and why not two */
 };
@@ -67,6 +68,8 @@ void health_set_room(struct health *h, uint32_t room, uint32_t most);
 void health_set_next_try(struct health *h, int64_t wall);
 /* Since when an inference has not come back (monotonic ns); 0: it has. */
 void health_set_away(struct health *h, int64_t since);
+
+void health_set_resets_locked(struct health *h, bool locked);
 
 enum health_state health_state(struct health *h);
 const char *health_state_name(enum health_state s);

@@ -17,64 +17,80 @@
 #include "core/lock.h"
 #include "core/mem.h"
 #include "core/npu_error.h"
+#include "core/privileged_words.h"
 #include "core/rate.h"
+#include "core/roles.h"
 
 #define SEC_PER_HOUR 3600
-#define FORCE        "force"
 
+/* Forgetting a configuration and resetting the device are root's, as is all that shows or changes what is
+ * on the device; what keeps a service going is the operators'. */
 static const struct privileged_row rows[PRIVILEGED_COUNT] = {
-	[PRIVILEGED_RESET_CCU] = { "reset_ccu", "control/reset_ccu", "", "C4", true, true,
-		PRIVILEGED_RESETS, "clear a compute-unit fault" },
-	[PRIVILEGED_RESET_CONFIG] = { "reset_config", "control/reset_config", "", "C4", true, true,
-		PRIVILEGED_RESETS, "forget what is configured, and configure it again" },
-	[PRIVILEGED_RESET_DEVICE] = { "reset_device", "control/reset_device", "", "C4", true, true,
-		PRIVILEGED_RESETS, "reset the device: the last resort" },
-	[PRIVILEGED_LOAD] = { "load", "control/load", "ALIAS", "C1", false, true,
-		PRIVILEGED_GENERATIONS, "load an artifact of the store" },
-	[PRIVILEGED_UNLOAD] = { "unload", "control/unload", "", "C4", true, true,
-		PRIVILEGED_GENERATIONS, "take what is loaded off the device" },
-	[PRIVILEGED_CONFIGURE] = { "configure", "control/configure", "", "C1", false, true,
-		PRIVILEGED_GENERATIONS, "configure the device for what is loaded" },
-	[PRIVILEGED_MEMORY_READ] = { "memory read", "control/memory", "ADDRESS LENGTH", "C4", false,
-		false, PRIVILEGED_READS, "read the device's memory" },
-	[PRIVILEGED_MEMORY_WRITE] = { "memory write", "control/memory", "ADDRESS BYTES", "C4", true,
-		true, PRIVILEGED_WRITES, "write the device's memory" },
-	[PRIVILEGED_TRACE_START] = { "trace start", "control/trace", "SECONDS BYTES", "C1", false,
-		false, PRIVILEGED_TRACE_STARTS, "trace the device, for so long and so much" },
-	[PRIVILEGED_TRACE_STOP] = { "trace stop", "control/trace", "", "C1", false, false,
-		PRIVILEGED_TRACE_STOPS, "end the trace" },
-	[PRIVILEGED_PARALLEL] = { "parallel", "control/parallel", "on|off", "C1", false, true,
-		PRIVILEGED_SWITCHES, "use two engines or one" },
-	[PRIVILEGED_DRAIN] = { "drain", "control/drain", "", "C1", false, false,
-		PRIVILEGED_GENERATIONS, "let what runs end, begin nothing, refuse new jobs" },
-	[PRIVILEGED_FAULTS] = { "faults", "control/faults", "PLAN|none", "C1", false, false,
-		PRIVILEGED_FAULT_PLANS, "plant faults into the device" },
-	[PRIVILEGED_REGISTER] = { "register", "callables/NAME.img", "NAME SHA256", "C1", false,
-		false, PRIVILEGED_REGISTERS, "register a resident callable" },
-	[PRIVILEGED_CLOSE_CALLABLES] = { "close callables", "callables/close", "", "C1", true, true,
-		PRIVILEGED_GENERATIONS,
+	[PRIVILEGED_RESET_CCU] = { "reset_ccu", "control/reset_ccu", "", "C4", ROLE_OPERATOR, true,
+		true, true, PRIVILEGED_RESETS, "clear a compute-unit fault" },
+	[PRIVILEGED_RESET_CONFIG] = { "reset_config", "control/reset_config", "", "C4", ROLE_ROOT,
+		true, true, true, PRIVILEGED_RESETS,
+		"forget what is configured, and configure it again" },
+	[PRIVILEGED_RESET_DEVICE] = { "reset_device", "control/reset_device", "", "C4", ROLE_ROOT,
+		true, true, true, PRIVILEGED_RESETS, "reset the device: the last resort" },
+	[PRIVILEGED_LOAD] = { "load", "control/load", "ALIAS", "C1", ROLE_OPERATOR, false, true,
+		false, PRIVILEGED_GENERATIONS, "load an artifact of the store" },
+	[PRIVILEGED_UNLOAD] = { "unload", "control/unload", "", "C4", ROLE_OPERATOR, true, true,
+		false, PRIVILEGED_GENERATIONS, "take what is loaded off the device" },
+	[PRIVILEGED_CONFIGURE] = { "configure", "control/configure", "", "C1", ROLE_OPERATOR, false,
+		true, false, PRIVILEGED_GENERATIONS, "configure the device for what is loaded" },
+	[PRIVILEGED_MEMORY_READ] = { "memory read", "control/memory", "ADDRESS LENGTH", "C4",
+		ROLE_ROOT, false, false, false, PRIVILEGED_READS, "read the device's memory" },
+	[PRIVILEGED_MEMORY_WRITE] = { "memory write", "control/memory", "ADDRESS BYTES", "C4",
+		ROLE_ROOT, true, true, false, PRIVILEGED_WRITES, "write the device's memory" },
+	[PRIVILEGED_REGISTER_READ] = { "register read", "control/registers", "ADDRESS LENGTH", "C4",
+		ROLE_ROOT, false, false, false, PRIVILEGED_READS, "read the device's registers" },
+	[PRIVILEGED_REGISTER_WRITE] = { "register write", "control/registers", "ADDRESS BYTES",
+		"C4", ROLE_ROOT, true, true, false, PRIVILEGED_WRITES,
+		"write the device's registers" },
+	[PRIVILEGED_TRACE_START] = { "trace start", "control/trace", "SECONDS BYTES", "C1",
+		ROLE_TRACE, false, false, false, PRIVILEGED_TRACE_STARTS,
+		"trace the device, for so long and so much" },
+	[PRIVILEGED_TRACE_STOP] = { "trace stop", "control/trace", "", "C1", ROLE_TRACE, false,
+		false, false, PRIVILEGED_TRACE_STOPS, "end the trace" },
+	[PRIVILEGED_PARALLEL] = { "parallel", "control/parallel", "on|off", "C1", ROLE_OPERATOR,
+		false, true, false, PRIVILEGED_SWITCHES, "use two engines or one" },
+	[PRIVILEGED_DRAIN] = { "drain", "control/drain", "", "C1", ROLE_OPERATOR, false, false,
+		false, PRIVILEGED_GENERATIONS,
+		"let what runs end, begin nothing, refuse new jobs" },
+	[PRIVILEGED_FAULTS] = { "faults", "control/faults", "PLAN|none", "C1", ROLE_ROOT, false,
+		false, false, PRIVILEGED_FAULT_PLANS, "plant faults into the device" },
+	[PRIVILEGED_UNLOCK] = { "unlock", "control/unlock", "", "C1", ROLE_OPERATOR, false, false,
+		false, PRIVILEGED_UNLOCKS, "allow resets again after a storm of them" },
+	[PRIVILEGED_PREPARE] = { "prepare", "callables/NAME.img", "NAME SHA256", "C1",
+		ROLE_OPERATOR, false, false, false, PRIVILEGED_PREPARES,
+		"register a resident callable" },
+	[PRIVILEGED_CLOSE_CALLABLES] = { "close callables", "callables/close", "", "C1",
+		ROLE_OPERATOR, true, true, false, PRIVILEGED_GENERATIONS,
 		"release all resident callables; callables/ is empty then" },
 };
 
 struct privileged {
-	struct audit *audit;           /* fixed, as are uid and owner */
+	struct audit *audit;           /* fixed */
 	struct privileged_owner owner; /* fixed */
-	uint32_t uid;                  /* fixed */
 	struct lock lock;
-	struct rate rates[PRIVILEGED_COUNT]; /* by lock */
+	/* by lock */
+	struct rate rates[PRIVILEGED_COUNT];
+	struct rate storm; /* of all resets together */
+	bool locked;
 };
 
 struct attempt {
 	struct privileged *p;
 	const struct privileged_row *row; /* NULL: no such command */
-	const char *words;                /* after its name; the whole command where row is NULL */
+	struct privileged_words words;
 	struct privileged_order order;
-	size_t args_len;           /* of the words: the rest is FORCE */
 	char *args;                /* order.args, owned */
-	bool fits;                 /* the words are what the row names */
 	bool took;                 /* a token */
+	bool counted;              /* among the resets of a storm */
 	char name[AUDIT_NAME_MAX]; /* the record's command */
-	const char *operation;     /* the id of one that was approved; "" */
+	char told[AUDIT_MESSAGE_MAX];
+	const char *operation; /* the id of one that was approved; "" */
 	struct audit_record record;
 };
 
@@ -83,19 +99,35 @@ const struct privileged_row *privileged_row(enum privileged_command c)
 	return &rows[c];
 }
 
-int privileged_new(struct audit *audit, uint32_t uid, const struct privileged_owner *o,
-	struct privileged **ret)
+int privileged_new(struct audit *audit, const struct privileged_owner *o, struct privileged **ret)
 {
 	struct privileged *p = calloc(1, sizeof *p);
 
 	if (!p)
 		return -ENOMEM;
 	p->audit = audit;
-	p->uid = uid;
 	p->owner = *o;
 	lock_init(&p->lock, RANK_PRIVILEGED, "privileged");
 	*ret = p;
 	return 0;
+}
+
+bool privileged_locked(struct privileged *p)
+{
+	bool locked;
+
+	lock_take(&p->lock);
+	locked = p->locked;
+	lock_drop(&p->lock);
+	return locked;
+}
+
+void privileged_unlock(struct privileged *p)
+{
+	lock_take(&p->lock);
+	p->locked = false;
+	p->storm = (struct rate){ 0 };
+	lock_drop(&p->lock);
 }
 
 void privileged_free(struct privileged *p)
@@ -106,81 +138,32 @@ void privileged_free(struct privileged *p)
 	free(p);
 }
 
-/* --- words ------------------------------------------------------------------------------------ */
-
-/* What follows `name` in `command`, or NULL when it is not this command. */
-static const char *after_name(const char *command, const char *name)
-{
-	size_t len = strlen(name);
-
-	if (strncmp(command, name, len) != 0)
-		return NULL;
-	if (command[len] == ' ')
-		return command + len + 1;
-	return command[len] ? NULL : command + len;
-}
-
-/* Words with one blank between; SIZE_MAX where blanks are elsewhere. */
-static size_t count_words(const char *text)
-{
-	size_t n = text[0] != '\0';
-
-	for (const char *blank = text - 1; n && (blank = strchr(blank + 1, ' ')); n++)
-		if (blank == text || blank[1] == ' ' || !blank[1])
-			return SIZE_MAX;
-	return n;
-}
-
-static bool ends_in_force(const char *words, size_t n)
-{
-	const char *last = strrchr(words, ' ');
-
-	return n > 0 && strcmp(last ? last + 1 : words, FORCE) == 0;
-}
-
-/* Split the words into arguments and force. There is always a byte before them: a blank after a name
- * that nothing follows does not fit. */
-static void read_words(struct attempt *t)
-{
-	size_t want = count_words(t->row->args), n = count_words(t->words);
-
-	t->args_len = strlen(t->words);
-	if (t->row->needs_idle && n == want + 1 && ends_in_force(t->words, n)) {
-		t->order.forced = true;
-		t->args_len -= strlen(FORCE) + (want > 0);
-		n--;
-	}
-	t->fits = n == want && (t->words[0] || t->words[-1] != ' ');
-}
-
 static void read_command(struct attempt *t, const char *command)
 {
-	t->words = command;
-	for (size_t i = 0; !t->row && i < ARRAY_SIZE(rows); i++) {
-		const char *words = after_name(command, rows[i].name);
-
-		if (words) {
-			t->row = &rows[i];
-			t->words = words;
-		}
-	}
-	if (t->row)
-		read_words(t);
+	privileged_words_get(command, &t->words);
+	t->row = t->words.row;
+	t->order.forced = t->words.forced;
 	snprintf(t->name, sizeof t->name, "%s%s", t->row ? t->row->name : "unknown",
-		t->order.forced ? " " FORCE : "");
+		t->order.forced ? " " PRIVILEGED_FORCE : "");
 	t->record.command = t->name;
 	t->record.node = t->row ? t->row->node : "control";
-	t->record.args = t->words;
+	t->record.args = t->words.words;
 }
 
 /* --- what may refuse -------------------------------------------------------------------------- */
 
+static int refuse_who(struct fault *f)
+{
+	return fault_set(f, -EACCES, "ask the operator; this attempt has been recorded",
+		"this is not for who asked");
+}
+
 static int check_who(struct attempt *t, struct fault *f)
 {
-	if (t->order.who->uid == 0 || t->order.who->uid == t->p->uid)
+	/* What is no command at all is told to anybody who may use any. */
+	if (roles_allow(t->order.who->roles, t->row ? t->row->roles : ~0u))
 		return 0;
-	return fault_set(f, -EACCES, "ask the operator; this attempt has been recorded",
-		"only root and the daemon's own user may do this");
+	return refuse_who(f);
 }
 
 static int unknown_command(const struct attempt *t, struct fault *f)
@@ -190,7 +173,7 @@ static int unknown_command(const struct attempt *t, struct fault *f)
 
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
 		names[i] = rows[i].name;
-	near = fault_nearest(t->words, names);
+	near = fault_nearest(t->words.words, names);
 	if (near)
 		snprintf(action, sizeof action, "did you mean \"%s\"?", near);
 	return fault_set(f, -EINVAL, action, "there is no such command");
@@ -202,26 +185,16 @@ static int check_command(struct attempt *t, struct fault *f)
 
 	if (!r)
 		return unknown_command(t, f);
-	if (t->fits)
+	if (t->words.fits)
 		return 0;
 	return fault_set(f, -EINVAL, "write exactly that, with one blank between words",
 		"the command is: %s%s%s%s", r->name, r->args[0] ? " " : "", r->args,
-		r->needs_idle ? " [" FORCE "]" : "");
-}
-
-static bool is_reason(const char *text)
-{
-	char clean[PRIVILEGED_REASON_MAX + 2];
-
-	if (!text || strlen(text) > PRIVILEGED_REASON_MAX)
-		return false;
-	fault_clean(clean, sizeof clean, text);
-	return text[strspn(text, " ")] && strcmp(clean, text) == 0;
+		r->needs_idle ? " [" PRIVILEGED_FORCE "]" : "");
 }
 
 static int check_reason(struct attempt *t, struct fault *f)
 {
-	if (is_reason(t->record.message))
+	if (privileged_words_are_reason(t->record.message))
 		return 0;
 	return fault_set(f, -EINVAL, "say in a few words why this is needed",
 		"a reason of 1 to %d printable bytes is needed", PRIVILEGED_REASON_MAX);
@@ -245,6 +218,38 @@ static int64_t now(const struct privileged *p)
 	return p->owner.now ? p->owner.now(p->owner.context) : clock_mono();
 }
 
+static int refuse_storm(struct fault *f)
+{
+	return fault_set(f, -EPERM,
+		"find out why so many were needed, then write now: REASON to control/unlock",
+		"all resets are locked: more than %d came in a short time",
+		PRIVILEGED_STORM_RESETS);
+}
+
+static int check_storm(struct attempt *t, struct fault *f)
+{
+	return t->row->reset && privileged_locked(t->p) ? refuse_storm(f) : 0;
+}
+
+/* One more of all resets; true when it is one too many, which locks them. */
+static bool count_reset(struct attempt *t)
+{
+	const int64_t refill = SEC_PER_HOUR * NS_PER_SEC / PRIVILEGED_STORM_RESETS, at = now(t->p);
+
+	if (!t->row->reset)
+		return false;
+	lock_take(&t->p->lock);
+	t->counted = rate_take(&t->p->storm, PRIVILEGED_STORM_RESETS, refill, at);
+	t->p->locked |= !t->counted;
+	lock_drop(&t->p->lock);
+	return !t->counted;
+}
+
+static int check_count(struct attempt *t, struct fault *f)
+{
+	return count_reset(t) ? refuse_storm(f) : 0;
+}
+
 static int check_rate(struct attempt *t, struct fault *f)
 {
 	const int64_t refill = SEC_PER_HOUR * NS_PER_SEC / t->row->an_hour;
@@ -255,6 +260,7 @@ static int check_rate(struct attempt *t, struct fault *f)
 	lock_drop(&t->p->lock);
 	if (t->took)
 		return 0;
+	count_reset(t);
 	return fault_set(f, -EAGAIN, "find out what the last ones did, and wait",
 		"too often: at most %u an hour, one more every %lld seconds", t->row->an_hour,
 		(long long)(refill / NS_PER_SEC));
@@ -266,13 +272,13 @@ static int check_idle(struct attempt *t, struct fault *f)
 
 	if (!t->row->needs_idle || t->order.forced || !o->busy || !o->busy(o->context))
 		return 0;
-	return fault_set(f, -EBUSY, "wait for the jobs, or add the word " FORCE,
+	return fault_set(f, -EBUSY, "wait for the jobs, or add the word " PRIVILEGED_FORCE,
 		"jobs are running");
 }
 
 static int check_memory(struct attempt *t, struct fault *f)
 {
-	t->args = strndup(t->words, t->args_len);
+	t->args = strndup(t->words.words, t->words.args_len);
 	t->order.args = t->args;
 	return t->args ? 0 : fault_set(f, -ENOMEM, "try again", "no memory for the command");
 }
@@ -285,9 +291,11 @@ static const struct {
 	{ check_command, "command" },
 	{ check_reason, "reason" },
 	{ check_support, "unsupported" },
+	{ check_storm, "storm" },
 	{ check_rate, "rate" },
 	{ check_idle, "busy" },
 	{ check_memory, "memory" },
+	{ check_count, "storm" },
 };
 
 /* --- an attempt ------------------------------------------------------------------------------- */
@@ -337,6 +345,8 @@ static int act(struct attempt *t, struct fault *f)
 	lock_assert_none();
 	err = o->act[command_of(t)](o->context, &t->order, f);
 	assert(err <= 0);
+	if (!err && t->told[0])
+		t->record.message = t->told;
 	lost = err ? record(t, AUDIT_FAILED, error_name(err, f)) : record(t, AUDIT_DONE, "");
 	if (!err && lost)
 		return not_audited(f, lost, "the command WAS carried out, but not its result");
@@ -352,10 +362,11 @@ static int announce(struct attempt *t, struct fault *f)
 
 static void give_back(struct attempt *t)
 {
-	if (!t->took)
-		return;
 	lock_take(&t->p->lock);
-	rate_give_back(&t->p->rates[command_of(t)]);
+	if (t->took)
+		rate_give_back(&t->p->rates[command_of(t)]);
+	if (t->took && t->counted)
+		rate_give_back(&t->p->storm);
 	lock_drop(&t->p->lock);
 }
 
@@ -404,13 +415,13 @@ static int record_approval(void *context, const struct approval *what)
 	return s->lost;
 }
 
-static int check_signing(struct signing *s, const char **ret_why, struct fault *f)
+static int check_approver(struct attempt *t, const char **ret_why, struct fault *f)
 {
 	*ret_why = "unauthorised";
-	if (check_who(&s->t, f))
-		return -EACCES;
+	if (!roles_allow(t->order.who->roles, PRIVILEGED_APPROVERS))
+		return refuse_who(f);
 	*ret_why = "unsupported";
-	if (s->t.p->owner.approvals)
+	if (t->p->owner.approvals)
 		return 0;
 	return fault_set(f, -EOPNOTSUPP, "see the mount's option approvals",
 		"nothing needs approval here");
@@ -419,7 +430,7 @@ static int check_signing(struct signing *s, const char **ret_why, struct fault *
 static int sign(struct signing *s, const char *line, struct fault *f)
 {
 	const char *why;
-	int err = check_signing(s, &why, f);
+	int err = check_approver(&s->t, &why, f);
 
 	if (err)
 		return refuse(&s->t, err, why, f);
@@ -441,6 +452,9 @@ static int prepare_approved(struct signing *s, struct fault *f)
 	t->order.who = &s->what.who;
 	t->order.approved = true;
 	t->order.generation = s->what.generation;
+	err = check_storm(t, f);
+	if (err)
+		return refuse(t, err, "storm", f);
 	err = check_idle(t, f);
 	if (err)
 		return refuse(t, err, "busy", f);
@@ -461,7 +475,44 @@ static int approve(struct signing *s, const char *line, struct fault *f)
 	return err;
 }
 
-/* --- the two ways in -------------------------------------------------------------------------- */
+/* --- withdrawing ------------------------------------------------------------------------------ */
+
+static int check_asker(struct attempt *t, const char *id, const char **ret_why, struct fault *f)
+{
+	uint32_t uid;
+	int err = check_approver(t, ret_why, f);
+
+	if (err)
+		return err;
+	err = approvals_asker(t->p->owner.approvals, id, &uid, f);
+	*ret_why = err ? approvals_word(err) : "unauthorised";
+	if (err || roles_allow(t->order.who->roles, ROLE_ROOT) || t->order.who->uid == uid)
+		return err;
+	return fault_set(f, -EPERM, "ask who asked for it, or root",
+		"the operation is another operator's");
+}
+
+static int withdraw(struct attempt *t, const char *id, struct fault *f)
+{
+	const char *why;
+	int err = check_asker(t, id, &why, f), lost;
+
+	if (err)
+		return refuse(t, err, why, f);
+	err = announce(t, f);
+	if (err)
+		return err;
+	err = approvals_withdraw(t->p->owner.approvals, id);
+	if (err) { /* it was over in that moment */
+		approvals_refuse(f, err);
+		record(t, AUDIT_FAILED, approvals_word(err));
+		return err;
+	}
+	lost = record(t, AUDIT_DONE, "withdrawn");
+	return lost ? not_audited(f, lost, "it WAS withdrawn, but not its result") : 0;
+}
+
+/* --- the ways in ------------------------------------------------------------------------------ */
 
 static int go(struct attempt *t, const char *command, struct fault *f)
 {
@@ -486,6 +537,7 @@ static void begin(struct attempt *t, struct privileged *p, const struct cred *wh
 {
 	t->p = p;
 	t->order.who = who;
+	t->order.told = t->told;
 	t->operation = "";
 	t->record.who = who;
 	t->record.login = audit_login(who->pid);
@@ -512,6 +564,25 @@ int privileged_run(struct privileged *p, const struct cred *who, const char *com
 	return end(&t, go(&t, command, &mine), &mine, f);
 }
 
+/* The records are about the operation `id` itself. */
+static void name_operation(struct attempt *t, const char *command, const char *id)
+{
+	t->record.command = command;
+	t->record.node = "control/approvals";
+	t->record.args = t->record.message = id;
+}
+
+int privileged_withdraw(struct privileged *p, const struct cred *who, const char *id,
+	struct fault *f)
+{
+	struct fault mine = FAULT_NONE;
+	struct attempt t = { .p = p };
+
+	begin(&t, p, who);
+	name_operation(&t, "withdraw", id);
+	return end(&t, withdraw(&t, id, &mine), &mine, f);
+}
+
 int privileged_approve(struct privileged *p, const struct cred *who, const char *id,
 	const char *line, struct fault *f)
 {
@@ -522,8 +593,6 @@ int privileged_approve(struct privileged *p, const struct cred *who, const char 
 		return fault_set(f, -ENOMEM, "try again", "no memory for the approval");
 	begin(&s->t, p, who);
 	s->id = id;
-	s->t.record.command = "approve";
-	s->t.record.node = "control/approvals";
-	s->t.record.args = s->t.record.message = id;
+	name_operation(&s->t, "approve", id);
 	return end(&s->t, approve(s, line, &mine), &mine, f);
 }

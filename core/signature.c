@@ -5,24 +5,7 @@
 #include <errno.h>
 #include <string.h>
 
-static int hex_value(char c)
-{
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
-static bool read_hex(const char *text, unsigned char *ret, size_t n)
-{
-	for (size_t i = 0; i < n; i++) {
-		int high = hex_value(text[2 * i]), low = high < 0 ? -1 : hex_value(text[2 * i + 1]);
-
-		if (low < 0)
-			return false;
-		ret[i] = (unsigned char)(high << 4 | low);
-	}
-	return true;
-}
+#include "core/hex.h"
 
 bool signature_get(const char *word, const char *line, size_t len, struct signature *ret)
 {
@@ -36,7 +19,7 @@ bool signature_get(const char *word, const char *line, size_t len, struct signat
 		return false;
 	memcpy(s.id, id, KEY_ID_SIZE - 1);
 	if (strspn(s.id, "0123456789abcdef") != KEY_ID_SIZE - 1 ||
-		!read_hex(hex, s.bytes, sizeof s.bytes))
+		!hex_get(hex, s.bytes, sizeof s.bytes))
 		return false;
 	*ret = s;
 	return true;

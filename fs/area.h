@@ -1,6 +1,7 @@
 /* The folders of the mount. An area is a part of the tree with one way of working: most are tables
  * of rows (fs/dir_fixed.c), jobs/, sessions/, callables/ and control/ are not (fs/dir_*.c).
- * Functions give 0 or a negative errno; one that is NULL is refused with area_refusal(). */
+ * Functions give 0 or a negative errno; one that is NULL is refused as `refuse` says, or without that
+ * with area_refusal(). */
 #ifndef NPUFS_FS_AREA_H
 #define NPUFS_FS_AREA_H
 
@@ -30,6 +31,8 @@ struct area_ops {
 	int (*mkdir)(struct npufs *fs, const struct cred *c, struct at dir, const char *name,
 		mode_t mode, struct fuse_entry_param *ret);
 	int (*unlink)(struct npufs *fs, const struct cred *c, struct at dir, const char *name);
+	/* In its place, where that waits for the disk: answers `req` itself, now or later. */
+	void (*unlink_later)(struct npufs *fs, fuse_req_t req, struct at dir, const char *name);
 	int (*rmdir)(struct npufs *fs, const struct cred *c, struct at dir, const char *name);
 	/* `*ret_sync`: what is to be on the disk before the answer (file_sync), or 0. */
 	int (*rename)(struct npufs *fs, const struct cred *c, struct at from_dir, const char *from,
@@ -37,6 +40,8 @@ struct area_ops {
 	int (*may_list)(struct npufs *fs, const struct cred *c, struct at dir);
 	/* Entries from place `from` on, "." and ".." not among them. */
 	int (*list)(struct npufs *fs, struct at dir, uint64_t from, struct listing *l);
+	/* Tell of an attempt, at a folder or a file, and how it is refused. */
+	int (*refuse)(struct npufs *fs, const struct cred *c, struct at at, const char *what);
 	int refusal; /* what is refused at all, links too, is refused with; 0: as by -EPERM */
 };
 

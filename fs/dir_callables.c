@@ -1,7 +1,7 @@
 /* callables/: the rows below, and the files of each name. Numbers: object 0 is the folder (row
  * ROW_SELF) with its own rows (ROW_FIRST + k), an object is the number of a name, whose k-th file is
- * ROW_FIRST + k. Everybody may look; what changes anything is for root and the daemon's user, and is
- * audited, also when it is refused. */
+ * ROW_FIRST + k. Everybody may look; what changes anything is for root, the daemon's user and the operators,
+ * and is audited, also when it is refused. */
 #include "fs/area.h"
 
 #include <errno.h>
@@ -120,11 +120,15 @@ static bool is_close(const struct spot *p)
 	return p->row == &callable_rows[CLOSE];
 }
 
+/* The operators' group may what root may. */
 static struct owner owner_of(struct npufs *fs, const struct spot *p)
 {
+	const bool shared = fs->roles.operators != ROLES_NO_GROUP;
+	const unsigned mode = p->row ? p->row->mode : 0755;
+
 	return (struct owner){ .uid = fs->uid,
-		.gid = fs->gid,
-		.mode = p->row ? p->row->mode : 0755,
+		.gid = shared ? fs->roles.operators : fs->gid,
+		.mode = mode | (shared ? mode >> 3 & 0070 : 0),
 		.dir = !p->row };
 }
 
@@ -139,7 +143,7 @@ static int decide(struct npufs *fs, const struct cred *c, const struct spot *p, 
 	if (!err && want & W_OK && p->row && !is_image(p) && !is_close(p))
 		err = -EACCES; /* also root's: nothing takes it */
 	if (err && (want & W_OK || is_image(p) || is_close(p)))
-		control_note(fs->control, c, what, NODE, false);
+		control_note(fs->control, c, what, NODE, "unauthorised");
 	return err;
 }
 
@@ -309,6 +313,7 @@ static int callables_file_create(struct npufs *fs, const struct cred *c, struct 
 {
 	const struct fault none = FAULT_NONE;
 	char name[FILE_SIZE];
+	struct cred kept;
 	uint64_t number;
 	int err = may_change(fs, c, "create");
 
@@ -319,7 +324,8 @@ static int callables_file_create(struct npufs *fs, const struct cred *c, struct 
 		err = callables_create(table(fs), name, &number);
 	if (err)
 		return err;
-	*ret = image_handle_new(number, name, c);
+	kept = fs_cred_kept(fs, c);
+	*ret = image_handle_new(number, name, &kept);
 	if (!*ret) {
 		callables_refuse(table(fs), number, &none);
 		return -ENOMEM;
@@ -346,7 +352,8 @@ static int callables_unlink(struct npufs *fs, const struct cred *c, struct at di
 		err = callables_remove(table(fs), p.v.number);
 	if (!err)
 		callables_unkeep(table(fs), p.v.name);
-	control_note(fs->control, c, "unlink", NODE, !err);
+	if (err != -EACCES) /* that was noted */
+		control_note(fs->control, c, "unlink", NODE, err ? "unchangeable" : NULL);
 	return err;
 }
 

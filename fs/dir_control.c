@@ -1,7 +1,12 @@
-/* control/: the privileged plane as files, root's alone. Numbers: an object is one of the folders below,
+/* control/: the privileged plane as files. Each row is for the roles that it names (core/roles.h), a
+ * command's for those of its own row in the gate, which asks again; what has no role is root's and the
+ * daemon's user's alone. Modes tell it as far as modes can: a group that may is the group of the node.
+ * They cannot tell that a tracer, too, may search control/ itself: for trace/, and for no other name.
+ *
+ * Numbers: an object is one of the folders below,
  * its row ROW_SELF the folder itself; of a folder of rows ROW_FIRST + k is the k-th row of the table, of
- * operations/ and approvals/ ROW_FIRST + the number of what is asked about. Nothing of it is cached by the kernel, every look at it is decided here,
- * and noted for the audit trail whatever was decided. */
+ * operations/ and approvals/ ROW_FIRST + the number of what is asked about. Nothing of it is cached by the kernel,
+ * every look at it is decided here, and noted for the audit trail whatever was decided. */
 #include "fs/area.h"
 
 #include <errno.h>
@@ -14,12 +19,22 @@
 #include "core/clock.h"
 #include "core/control.h"
 #include "core/device_layer.h"
+#include "core/mem.h"
+#include "core/roles.h"
 #include "core/trace.h"
 
 enum folder { CONTROL, OPERATIONS, APPROVALS, TRACE, FOLDER_COUNT };
 
-static const char *const folder_nodes[FOLDER_COUNT] = { "control", "control/operations",
-	"control/approvals", "control/trace" };
+static const struct folder_row {
+	const char *node;
+	unsigned roles;     /* who may list it */
+	unsigned searchers; /* who else may look up the names that are for them */
+} folders[FOLDER_COUNT] = {
+	[CONTROL] = { "control", ROLE_OPERATOR, ROLE_TRACE },
+	[OPERATIONS] = { "control/operations", ROLE_OPERATOR, 0 },
+	[APPROVALS] = { "control/approvals", PRIVILEGED_APPROVERS, 0 },
+	[TRACE] = { "control/trace", ROLE_TRACE, 0 },
+};
 
 #define ID_NAME_SIZE 24
 
@@ -66,6 +81,11 @@ static int trace_state_show(struct npufs *fs, uint64_t object, struct buf *out)
 	return 0;
 }
 
+static bool raw_exists(struct npufs *fs)
+{
+	return fs->opts.raw_access;
+}
+
 static bool approvals_exist(struct npufs *fs)
 {
 	return control_approvals(fs->control) != NULL;
@@ -74,10 +94,12 @@ static bool approvals_exist(struct npufs *fs)
 /* A row of a command; the others only show something, or are folders. */
 struct control_row {
 	struct node_row row;
-	enum privileged_command command; /* of rows that take one */
+	enum privileged_command command; /* of rows that take one, or read by one */
+	enum privileged_command writes;  /* of those whose bytes are read and written by two */
 	enum folder in, opens;           /* where it is; the folder that it is, or CONTROL */
 	int (*render)(struct control *c, struct buf *out); /* of a text that another thread makes */
-	const char *node; /* for the audit trail; NULL: the command's */
+	const char *node; /* for the audit trail; NULL: the command's, as are the roles */
+	unsigned roles;   /* of rows that take no command */
 };
 
 #define ORDER(in_, name_, command_, doc_) \
@@ -85,10 +107,16 @@ struct control_row {
 		.row = { .name = name_, .mode = 0600, .show = usage_show, .doc = doc_ }, \
 		.command = command_, .in = in_ \
 	}
-#define SHOWN(in_, name_, show_, render_, node_, doc_) \
+#define RAW(name_, read_, write_, doc_) \
+	{ \
+		.row = { .name = name_, .mode = 0600, .exists = raw_exists, .doc = doc_ }, \
+		.command = read_, .writes = write_ \
+	}
+#define SHOWN(in_, name_, show_, render_, node_, roles_, doc_) \
 	{ \
 		.row = { .name = name_, .mode = 0400, .show = show_, .doc = doc_ }, \
-		.command = PRIVILEGED_COUNT, .in = in_, .render = render_, .node = node_ \
+		.command = PRIVILEGED_COUNT, .in = in_, .render = render_, .node = node_, \
+		.roles = roles_ \
 	}
 #define FOLDER(name_, opens_, exists_, doc_) \
 	{ \
@@ -112,15 +140,21 @@ static const struct control_row control_rows[] = {
 		"reset the device: the last resort"),
 	ORDER(CONTROL, "parallel", PRIVILEGED_PARALLEL,
 		"two inferences in flight, where proven: on or off"),
+	ORDER(CONTROL, "unlock", PRIVILEGED_UNLOCK,
+		"allow resets again, which too many had locked"),
 	{ .row = { .name = "faults",
 		  .mode = 0600,
 		  .show = usage_show,
 		  .exists = faults_exist,
 		  .doc = "with -o fault: plant other faults, or none" },
 		.command = PRIVILEGED_FAULTS },
-	SHOWN(CONTROL, "audit", NULL, control_render_audit, "control/audit",
+	RAW("memory", PRIVILEGED_MEMORY_READ, PRIVILEGED_MEMORY_WRITE,
+		"with -o raw_access: the device's memory; the offset is the address"),
+	RAW("registers", PRIVILEGED_REGISTER_READ, PRIVILEGED_REGISTER_WRITE,
+		"with -o raw_access: its registers, 4 bytes at a time"),
+	SHOWN(CONTROL, "audit", NULL, control_render_audit, "control/audit", ROLE_ROOT,
 		"the last records of the audit trail"),
-	SHOWN(CONTROL, "last_error", last_error_show, NULL, "control/last_error",
+	SHOWN(CONTROL, "last_error", last_error_show, NULL, "control/last_error", ROLE_OPERATOR,
 		"the last command that did not go well, and why"),
 	FOLDER("operations", OPERATIONS, NULL,
 		"a file for each of the last commands: what became of it"),
@@ -130,9 +164,9 @@ static const struct control_row control_rows[] = {
 	ORDER(TRACE, "start", PRIVILEGED_TRACE_START,
 		"write SECONDS BYTES: REASON to record for so long and so much"),
 	ORDER(TRACE, "stop", PRIVILEGED_TRACE_STOP, "end it early"),
-	SHOWN(TRACE, "state", trace_state_show, NULL, "control/trace/state",
+	SHOWN(TRACE, "state", trace_state_show, NULL, "control/trace/state", ROLE_TRACE,
 		"is one on, how it ended, events, dropped ones"),
-	SHOWN(TRACE, "last.json", NULL, control_render_trace, "control/trace/last.json",
+	SHOWN(TRACE, "last.json", NULL, control_render_trace, "control/trace/last.json", ROLE_TRACE,
 		"the last one, for Perfetto or chrome://tracing"),
 };
 
@@ -153,7 +187,8 @@ struct spot {
 	struct control_operation op;     /* id 0: none */
 	char approval[APPROVAL_ID_SIZE]; /* "": none */
 	bool dir;
-	const char *node; /* for the audit trail */
+	const char *node;          /* for the audit trail */
+	unsigned roles, searchers; /* whose it is; who else may look names up in it */
 };
 
 static bool row_exists(struct npufs *fs, const struct control_row *r)
@@ -177,6 +212,13 @@ static bool find_approval(struct npufs *fs, uint64_t number, const char *id,
 	return false;
 }
 
+static unsigned roles_of_row(const struct control_row *r)
+{
+	if (r->command < PRIVILEGED_COUNT)
+		return privileged_row(r->command)->roles;
+	return r->opens ? folders[r->opens].roles : r->roles;
+}
+
 static int find_row(struct npufs *fs, struct at at, struct spot *ret)
 {
 	unsigned k = at.row - ROW_FIRST;
@@ -185,6 +227,7 @@ static int find_row(struct npufs *fs, struct at at, struct spot *ret)
 		return -ESTALE;
 	ret->row = &control_rows[k];
 	ret->node = ret->row->node ? ret->row->node : privileged_row(ret->row->command)->node;
+	ret->roles = roles_of_row(ret->row);
 	return 0;
 }
 
@@ -195,7 +238,9 @@ static int find_spot(struct npufs *fs, struct at at, struct spot *ret)
 	*ret = (struct spot){ .dir = at.row == ROW_SELF };
 	if (at.object >= FOLDER_COUNT || at.row < ROW_SELF)
 		return -ESTALE;
-	ret->node = folder_nodes[at.object];
+	ret->node = folders[at.object].node;
+	ret->roles = folders[at.object].roles;
+	ret->searchers = ret->dir ? folders[at.object].searchers : 0;
 	if (ret->dir)
 		return 0;
 	if (at.object == OPERATIONS)
@@ -213,37 +258,63 @@ static bool takes_orders(const struct spot *p)
 	return p->approval[0] || (p->row && p->row->command < PRIVILEGED_COUNT);
 }
 
-static mode_t mode_of(const struct spot *p)
+static unsigned own_mode(const struct spot *p)
 {
 	if (p->dir)
 		return 0700;
 	return p->row ? p->row->row.mode : p->approval[0] ? 0600 : 0400;
 }
 
+/* The group of a node is the one whose role it is for; that group may what the owner may, but nobody
+ * makes or removes what a folder has. */
 static struct owner owner_of(struct npufs *fs, const struct spot *p)
 {
-	return (struct owner){ .uid = fs->uid, .gid = fs->gid, .mode = mode_of(p), .dir = p->dir };
+	const unsigned mode = own_mode(p), shared = p->dir ? mode & ~0222u : mode;
+	const struct {
+		unsigned role;
+		uint32_t group;
+	} groups[] = { { ROLE_OPERATOR, fs->roles.operators }, { ROLE_TRACE, fs->roles.tracers } };
+	struct owner o = { .uid = fs->uid, .gid = fs->gid, .mode = mode, .dir = p->dir };
+
+	for (size_t i = 0; i < ARRAY_SIZE(groups); i++)
+		if (p->roles & groups[i].role && groups[i].group != ROLES_NO_GROUP) {
+			o.gid = groups[i].group;
+			o.mode |= shared >> 3;
+		}
+	return o;
 }
 
-/* Root's and the daemon's user's alone, by whatever way it was reached. */
+/* By whatever way it was reached, and whatever the kernel has of it. Also root may not write what takes
+ * nothing. */
 static int check(struct npufs *fs, const struct cred *c, const struct spot *p, int want)
 {
-	const struct owner folder = { .uid = fs->uid, .gid = fs->gid, .mode = 0700, .dir = true };
-	const struct owner own = owner_of(fs, p);
-	int err = access_check(c, &folder, X_OK);
+	const unsigned mine = roles_of(&fs->roles, c), mode = own_mode(p);
+	unsigned bits = 0;
 
-	if (!err && want & W_OK && !p->dir && !takes_orders(p))
-		return -EACCES; /* also root's: nothing takes it */
-	return err ? err : access_check(c, &own, want);
+	if (roles_allow(mine, ROLE_ROOT))
+		bits = mode >> 6;
+	else if (roles_allow(mine, p->roles))
+		bits = (p->dir ? mode & ~0222u : mode) >> 6;
+	else if (roles_allow(mine, p->searchers))
+		bits = X_OK;
+	return (unsigned)want & ~bits ? -EACCES : 0;
+}
+
+/* For the audit trail, whatever was decided. Returns err. */
+static int noted(struct npufs *fs, const struct cred *c, const struct spot *p, const char *what,
+	int err)
+{
+	control_note(fs->control, c, what, p->node,
+		err == -EACCES     ? "unauthorised"
+			: err != 0 ? "unchangeable"
+				   : NULL);
+	return err;
 }
 
 static int decide(struct npufs *fs, const struct cred *c, const struct spot *p, int want,
 	const char *what)
 {
-	int err = check(fs, c, p, want);
-
-	control_note(fs->control, c, what, p->node, !err);
-	return err;
+	return noted(fs, c, p, what, check(fs, c, p, want));
 }
 
 static int render(struct npufs *fs, const struct spot *p, struct buf *out)
@@ -264,6 +335,8 @@ static struct handle *handle_for(const struct spot *p, struct buf *text)
 {
 	struct control_order form = { .what = CONTROL_COMMAND };
 
+	if (p->row && p->row->writes)
+		return raw_handle_new(p->row->command, p->row->writes);
 	if (p->row && p->row->render)
 		return later_handle_new(p->row->render);
 	if (!takes_orders(p))
@@ -304,7 +377,10 @@ static int control_getattr(struct npufs *fs, const struct cred *c, struct at at,
 	return err;
 }
 
-/* The shell's > asks for length 0 before it writes. */
+/* The shell's > asks for length 0 before it writes; touch(1) sets times. Nothing else changes. */
+#define SET_BY_WRITERS \
+	(FUSE_SET_ATTR_SIZE | FUSE_SET_ATTR_CTIME | FUSE_SET_ATTR_MTIME | FUSE_SET_ATTR_MTIME_NOW)
+
 static int control_setattr(struct npufs *fs, const struct cred *c, struct at at,
 	struct handle *open, const struct stat *values, int set, struct stat *ret)
 {
@@ -312,18 +388,16 @@ static int control_setattr(struct npufs *fs, const struct cred *c, struct at at,
 	int err = find_spot(fs, at, &p);
 
 	(void)open;
-	if (!err)
-		err = decide(fs, c, &p, W_OK, "setattr");
-	if (!err &&
-		(set &
-			~(FUSE_SET_ATTR_SIZE | FUSE_SET_ATTR_CTIME | FUSE_SET_ATTR_MTIME |
-				FUSE_SET_ATTR_MTIME_NOW)))
+	if (err)
+		return err;
+	err = check(fs, c, &p, W_OK);
+	if (!err && set & ~SET_BY_WRITERS)
 		err = -EPERM;
 	if (!err && set & FUSE_SET_ATTR_SIZE && values->st_size)
 		err = -EINVAL;
 	if (!err)
 		fill_stat(fs, at, &p, ret);
-	return err;
+	return noted(fs, c, &p, "setattr", err);
 }
 
 static int control_access(struct npufs *fs, const struct cred *c, struct at at, int want)
@@ -405,6 +479,18 @@ static int find_name(struct npufs *fs, struct at dir, const char *name, struct a
 	return -ENOENT;
 }
 
+/* Who may only search the folder finds what is for its own roles, and is not told whether there is more. */
+static bool may_find(struct npufs *fs, const struct cred *c, const struct spot *dir,
+	const struct at *found)
+{
+	struct spot p;
+
+	if (!check(fs, c, dir, R_OK))
+		return true;
+	return found && !check(fs, c, dir, X_OK) && !find_spot(fs, *found, &p) &&
+		roles_allow(roles_of(&fs->roles, c), p.roles);
+}
+
 /* Only a look that is refused is noted: what comes after an allowed one is. */
 static int control_lookup(struct npufs *fs, const struct cred *c, struct at dir, const char *name,
 	struct fuse_entry_param *ret)
@@ -412,13 +498,15 @@ static int control_lookup(struct npufs *fs, const struct cred *c, struct at dir,
 	struct spot p;
 	struct at found;
 	int err = find_spot(fs, dir, &p);
+	bool there;
 
-	if (!err && check(fs, c, &p, X_OK))
-		err = decide(fs, c, &p, X_OK, "lookup");
-	if (!err)
-		err = find_name(fs, dir, name, &found);
 	if (err)
 		return err;
+	there = !find_name(fs, dir, name, &found);
+	if (!may_find(fs, c, &p, there ? &found : NULL))
+		return noted(fs, c, &p, "lookup", -EACCES);
+	if (!there)
+		return -ENOENT;
 	ret->ino = at_ino(found);
 	return control_getattr(fs, c, found, &ret->attr, &ret->attr_timeout);
 }
@@ -478,50 +566,30 @@ static int control_list(struct npufs *fs, struct at dir, uint64_t from, struct l
 	return dir.object == APPROVALS ? list_approvals(fs, from, l) : list_rows(fs, dir, from, l);
 }
 
-/* Everything that would change the folder is an attempt too. */
-static int refuse(struct npufs *fs, const struct cred *c, struct at dir, const char *what)
+/* Everything that would change a folder, or a node beyond writing to it, is an attempt too. */
+static int control_refuse(struct npufs *fs, const struct cred *c, struct at at, const char *what)
 {
 	struct spot p;
-	int err = find_spot(fs, dir, &p);
+	int err = find_spot(fs, at, &p);
 
-	if (err)
-		return err;
-	control_note(fs->control, c, what, p.node, false);
-	return check(fs, c, &p, X_OK) ? -EACCES : -EPERM;
+	return err ? err : noted(fs, c, &p, what, check(fs, c, &p, R_OK) ? -EACCES : -EPERM);
 }
 
-static int control_unlink(struct npufs *fs, const struct cred *c, struct at dir, const char *name)
+/* Removing what waits for approval withdraws it. */
+static void control_unlink(struct npufs *fs, fuse_req_t req, struct at dir, const char *name)
 {
-	(void)name;
-	return refuse(fs, c, dir, "unlink");
-}
+	struct control_order order = { .what = CONTROL_WITHDRAW };
+	const struct cred c = fs_cred(req);
+	struct approvals_item item;
+	struct spot p;
 
-static int control_rmdir(struct npufs *fs, const struct cred *c, struct at dir, const char *name)
-{
-	(void)name;
-	return refuse(fs, c, dir, "rmdir");
-}
-
-static int control_mkdir(struct npufs *fs, const struct cred *c, struct at dir, const char *name,
-	mode_t mode, struct fuse_entry_param *ret)
-{
-	(void)name, (void)mode, (void)ret;
-	return refuse(fs, c, dir, "mkdir");
-}
-
-static int control_create(struct npufs *fs, const struct cred *c, struct at dir, const char *name,
-	mode_t mode, struct fuse_file_info *fi, struct fuse_entry_param *ret_entry,
-	struct handle **ret)
-{
-	(void)name, (void)mode, (void)fi, (void)ret_entry, (void)ret;
-	return refuse(fs, c, dir, "create");
-}
-
-static int control_rename(struct npufs *fs, const struct cred *c, struct at from_dir,
-	const char *from, struct at to_dir, const char *to, bool no_replace, uint64_t *ret_sync)
-{
-	(void)from, (void)to_dir, (void)to, (void)no_replace, (void)ret_sync;
-	return refuse(fs, c, from_dir, "rename");
+	if (dir.object != APPROVALS || find_spot(fs, dir, &p) || check(fs, &c, &p, X_OK) ||
+		!find_approval(fs, 0, name, &item)) {
+		fuse_reply_err(req, -control_refuse(fs, &c, dir, "unlink"));
+		return;
+	}
+	memcpy(order.approval, item.id, sizeof order.approval);
+	order_park(fs, req, &order);
 }
 
 const struct area_ops area_control = {
@@ -530,11 +598,8 @@ const struct area_ops area_control = {
 	.setattr = control_setattr,
 	.access = control_access,
 	.open = control_open,
-	.create = control_create,
-	.mkdir = control_mkdir,
-	.unlink = control_unlink,
-	.rmdir = control_rmdir,
-	.rename = control_rename,
+	.refuse = control_refuse,
+	.unlink_later = control_unlink,
 	.may_list = control_may_list,
 	.list = control_list,
 };

@@ -13,6 +13,7 @@
 #include "core/health.h"
 #include "core/jobdir.h"
 #include "core/models.h"
+#include "core/roles.h"
 #include "core/spool/spool.h"
 #include "core/version.h"
 #include "mountopts/options.h"
@@ -24,6 +25,7 @@ struct npufs {
 	struct mount_options opts; /* fixed, like mountpoint, an absolute path */
 	const char *mountpoint;
 	uint32_t uid, gid;   /* the daemon's: owner of everything it makes itself */
+	struct roles roles;  /* who may what beyond that; fixed */
 	int64_t started;     /* wall ns */
 	uint32_t generation; /* of inode numbers: another at each start, so that old file handles
 				find nothing */
@@ -104,6 +106,8 @@ void fs_close_all(struct npufs *fs);
 
 /* The caller of a request. */
 struct cred fs_cred(fuse_req_t req);
+/* The same as it can be kept, with its roles: asked while the caller waits. */
+struct cred fs_cred_kept(struct npufs *fs, const struct cred *who);
 static inline struct npufs *fs_of(fuse_req_t req)
 {
 	return fuse_req_userdata(req);

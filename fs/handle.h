@@ -59,11 +59,18 @@ struct handle *command_handle_new(const struct node_row *row, uint64_t object, s
 /* fs/kind_order.c: a privileged command, or a signature for one, as `form` says; answered when it was
  * carried out. `text` is taken. NULL: no memory. */
 struct handle *order_handle_new(const struct control_order *form, struct buf *text);
+/* Likewise for an order that is not written. */
+void order_park(struct npufs *fs, fuse_req_t req, const struct control_order *form);
+/* Likewise for a raw access: what was read is the answer. The bytes are copied. */
+void order_park_raw(struct npufs *fs, fuse_req_t req, const struct control_raw *raw);
+
+/* fs/kind_raw.c: the device's memory or registers, as these commands. NULL: no memory. */
+struct handle *raw_handle_new(enum privileged_command read, enum privileged_command write);
 
 /* fs/kind_later.c: a text that a thread of control renders at the first read. NULL: no memory. */
 struct handle *later_handle_new(int (*render)(struct control *c, struct buf *out));
 
-/* fs/kind_image.c: that name of callables/, to be written; and an image of the store, to be read,
+/* fs/kind_image.c: that name of callables/, to be written by `who`, of fs_cred_kept(); and an image of the store, to be read,
  * whose descriptor is taken. NULL: no memory. */
 struct handle *image_handle_new(uint64_t number, const char *name, const struct cred *who);
 struct handle *stored_handle_new(int fd);

@@ -47,8 +47,8 @@ static int submit(struct npufs *fs, fuse_req_t req, struct image_handle *h)
 		p ? callables_commit(engine_callables(fs->engine), h->number, &h->bytes) : -ENOMEM;
 
 	if (!err) {
-		p->base = (struct control_order){ .what = CONTROL_REGISTER,
-			.command = PRIVILEGED_REGISTER,
+		p->base = (struct control_order){ .what = CONTROL_PREPARE,
+			.command = PRIVILEGED_PREPARE,
 			.who = h->who,
 			.callable = h->number,
 			.done = registered };
@@ -150,7 +150,7 @@ struct handle *image_handle_new(uint64_t number, const char *name, const struct 
 	h->base.ops = &image_ops;
 	h->number = number;
 	h->fault = (struct fault)FAULT_NONE;
-	h->who = (struct cred){ .uid = who->uid, .gid = who->gid, .pid = who->pid };
+	h->who = *who;
 	strncpy(h->name, name, sizeof h->name - 1);
 	return &h->base;
 }

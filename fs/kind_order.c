@@ -29,7 +29,14 @@ static void order_read(struct npufs *fs, fuse_req_t req, struct handle *h, size_
 	text_reply(req, &((struct order_handle *)h)->text, size, off);
 }
 
-static void answer(struct control_order *base, int err)
+static void free_order(struct parked_order *o)
+{
+	if (o)
+		buf_done(&o->base.text);
+	free(o);
+}
+
+static void answer_write(struct control_order *base, int err)
 {
 	struct parked_order *o = (struct parked_order *)base;
 
@@ -37,7 +44,85 @@ static void answer(struct control_order *base, int err)
 		fuse_reply_err(o->req, -err);
 	else
 		fuse_reply_write(o->req, o->size);
-	free(o);
+	free_order(o);
+}
+
+static void answer(struct control_order *base, int err)
+{
+	struct parked_order *o = (struct parked_order *)base;
+
+	fuse_reply_err(o->req, -err);
+	free_order(o);
+}
+
+/* Who asks, and its roles, are the caller's of this very request, whoever opened the file. */
+static void submit(struct npufs *fs, fuse_req_t req, struct parked_order *o)
+{
+	const struct cred who = fs_cred(req);
+	int err;
+
+	o->base.who = fs_cred_kept(fs, &who);
+	o->req = req;
+	err = control_submit(fs->control, &o->base);
+	if (!err)
+		return;
+	free_order(o);
+	fuse_reply_err(req, -err);
+}
+
+static struct parked_order *order_like(const struct control_order *form,
+	void (*done)(struct control_order *o, int err))
+{
+	struct parked_order *o = calloc(1, sizeof *o);
+
+	if (!o)
+		return NULL;
+	o->base.what = form->what;
+	o->base.command = form->command;
+	memcpy(o->base.approval, form->approval, sizeof o->base.approval);
+	o->base.done = done;
+	return o;
+}
+
+void order_park(struct npufs *fs, fuse_req_t req, const struct control_order *form)
+{
+	struct parked_order *o = order_like(form, answer);
+
+	if (o)
+		submit(fs, req, o);
+	else
+		fuse_reply_err(req, ENOMEM);
+}
+
+static void answer_raw(struct control_order *base, int err)
+{
+	struct parked_order *o = (struct parked_order *)base;
+
+	if (err)
+		fuse_reply_err(o->req, -err);
+	else if (base->raw.bytes)
+		fuse_reply_write(o->req, base->raw.size);
+	else
+		fuse_reply_buf(o->req, buf_text(&base->text), base->text.len);
+	free_order(o);
+}
+
+void order_park_raw(struct npufs *fs, fuse_req_t req, const struct control_raw *raw)
+{
+	const struct control_order form = { .what = CONTROL_RAW };
+	struct parked_order *o = order_like(&form, answer_raw);
+
+	if (o && raw->bytes)
+		buf_put(&o->base.text, raw->bytes, raw->size);
+	if (!o || buf_error(&o->base.text)) {
+		free_order(o);
+		fuse_reply_err(req, ENOMEM);
+		return;
+	}
+	o->base.raw = *raw;
+	if (raw->bytes)
+		o->base.raw.bytes = buf_text(&o->base.text);
+	submit(fs, req, o);
 }
 
 static int take_line(struct control_order *o, const char *bytes, size_t size)
@@ -51,29 +136,31 @@ static int take_line(struct control_order *o, const char *bytes, size_t size)
 	return 0;
 }
 
+/* What is not even a line is an attempt too. */
+static void note_words(struct npufs *fs, fuse_req_t req, const struct control_order *o)
+{
+	const struct cred who = fs_cred(req);
+
+	control_note(fs->control, &who, "write",
+		o->what == CONTROL_COMMAND ? privileged_row(o->command)->node : "control/approvals",
+		"words");
+}
+
 static void order_write(struct npufs *fs, fuse_req_t req, struct handle *h, const char *bytes,
 	size_t size, off_t off)
 {
-	const struct control_order *form = &((struct order_handle *)h)->form;
-	struct parked_order *o = calloc(1, sizeof *o);
+	struct parked_order *o = order_like(&((struct order_handle *)h)->form, answer_write);
 	int err = o ? take_line(&o->base, bytes, size) : -ENOMEM;
 
 	(void)off;
 	if (!err) {
-		o->base.what = form->what;
-		o->base.command = form->command;
-		memcpy(o->base.approval, form->approval, sizeof o->base.approval);
-		o->base.who = fs_cred(req);
-		o->base.who.in_group = NULL;
-		o->base.who.context = NULL;
-		o->base.done = answer;
-		o->req = req;
 		o->size = size;
-		err = control_submit(fs->control, &o->base);
-	}
-	if (!err)
+		submit(fs, req, o);
 		return;
-	free(o);
+	}
+	if (err == -EINVAL)
+		note_words(fs, req, &o->base);
+	free_order(o);
 	fuse_reply_err(req, -err);
 }
 

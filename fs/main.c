@@ -238,9 +238,9 @@ static int start_engine(struct npufs *fs, const struct device_ops *ops)
 		.umask = o->jobs_umask,
 	};
 	struct control_config control = { .store = fs->store,
-		.uid = fs->uid,
 		.models = fs->models,
 		.health = &fs->health,
+		.raw_access = o->raw_access,
 		.approvals = o->approvals };
 	int err = engine_new(&config, fs->models, &fs->health, &fs->engine);
 
@@ -502,7 +502,8 @@ int main(int argc, char **argv)
 	block_signals();
 	raise_file_limit();
 	notify_open();
-	if (open_store(&fs, cmd.store, &ops, &f) ||
+	if (roles_set(&fs.roles, fs.uid, fs.opts.operator_group, fs.opts.trace_group, &f) ||
+		open_store(&fs, cmd.store, &ops, &f) ||
 		mountpoint_prepare(cmd.mountpoint, &mountpoint, &f) ||
 		spool_open(fs.store, SPOOL_USE, &fs.spool, &f) || mount_at(&fs, mountpoint, &f)) {
 		spool_close(fs.spool);

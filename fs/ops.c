@@ -68,6 +68,14 @@ struct cred fs_cred(fuse_req_t req)
 		.context = req };
 }
 
+struct cred fs_cred_kept(struct npufs *fs, const struct cred *who)
+{
+	return (struct cred){ .uid = who->uid,
+		.gid = who->gid,
+		.pid = who->pid,
+		.roles = roles_of(&fs->roles, who) };
+}
+
 /* What every handler begins with. */
 struct call {
 	struct npufs *fs;
@@ -85,6 +93,12 @@ static struct call call_of(fuse_req_t req, fuse_ino_t ino)
 		c.at = (struct at){ AREA_ROOT, UINT64_MAX >> 16, 0 }; /* names nothing: ESTALE */
 	c.area = areas[c.at.area];
 	return c;
+}
+
+static int refuse(const struct call *c, const char *what)
+{
+	return c->area->refuse ? c->area->refuse(c->fs, &c->cred, c->at, what)
+			       : area_refusal(c->at.area);
 }
 
 static void reply_err(fuse_req_t req, int err)
@@ -183,7 +197,7 @@ static void op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t
 
 	reply_entry(req,
 		c.area->mkdir ? c.area->mkdir(c.fs, &c.cred, c.at, name, mode, &e)
-			      : area_refusal(c.at.area),
+			      : refuse(&c, "mkdir"),
 		&e);
 }
 
@@ -191,9 +205,12 @@ static void op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
 	struct call c = call_of(req, parent);
 
+	if (c.area->unlink_later) {
+		c.area->unlink_later(c.fs, req, c.at, name);
+		return;
+	}
 	reply_err(req,
-		c.area->unlink ? c.area->unlink(c.fs, &c.cred, c.at, name)
-			       : area_refusal(c.at.area));
+		c.area->unlink ? c.area->unlink(c.fs, &c.cred, c.at, name) : refuse(&c, "unlink"));
 }
 
 static void op_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
@@ -201,19 +218,23 @@ static void op_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
 	struct call c = call_of(req, parent);
 
 	reply_err(req,
-		c.area->rmdir ? c.area->rmdir(c.fs, &c.cred, c.at, name) : area_refusal(c.at.area));
+		c.area->rmdir ? c.area->rmdir(c.fs, &c.cred, c.at, name) : refuse(&c, "rmdir"));
 }
 
 static void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t new_parent,
 	const char *new_name, unsigned int flags)
 {
-	struct call c = call_of(req, parent);
+	struct call c = call_of(req, parent), to = call_of(req, new_parent);
 	uint64_t sync = 0;
-	int err = area_refusal(c.at.area);
+	int err;
 
-	if (flags & ~(unsigned)RENAME_NOREPLACE)
+	if (to.area->refuse) /* it is told of, whatever comes from where */
+		err = refuse(&to, "rename");
+	else if (flags & ~(unsigned)RENAME_NOREPLACE)
 		err = -EINVAL;
-	else if (c.area->rename)
+	else if (!c.area->rename)
+		err = refuse(&c, "rename");
+	else
 		err = c.area->rename(c.fs, &c.cred, c.at, name, at_of(new_parent), new_name,
 			flags & RENAME_NOREPLACE, &sync);
 	if (!err && sync)
@@ -225,20 +246,48 @@ static void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_
 /* Links and device files do not exist here. */
 static void op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t dev)
 {
+	const struct call c = call_of(req, parent);
+
 	(void)name, (void)mode, (void)dev;
-	reply_err(req, area_refusal(at_of(parent).area));
+	reply_err(req, refuse(&c, "mknod"));
 }
 
 static void op_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, const char *name)
 {
+	const struct call c = call_of(req, parent);
+
 	(void)target, (void)name;
-	reply_err(req, area_refusal(at_of(parent).area));
+	reply_err(req, refuse(&c, "symlink"));
 }
 
 static void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t new_parent, const char *new_name)
 {
-	(void)ino, (void)new_name;
-	reply_err(req, area_refusal(at_of(new_parent).area));
+	const struct call from = call_of(req, ino), to = call_of(req, new_parent);
+
+	(void)new_name;
+	reply_err(req, refuse(from.area->refuse ? &from : &to, "link"));
+}
+
+/* There are no attributes to set, and an area may want to know of it. */
+static void refuse_attribute(fuse_req_t req, fuse_ino_t ino, const char *what)
+{
+	const struct call c = call_of(req, ino);
+	int err = c.area->refuse ? refuse(&c, what) : -EOPNOTSUPP;
+
+	reply_err(req, err == -EPERM ? -EOPNOTSUPP : err);
+}
+
+static void op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *value,
+	size_t size, int flags)
+{
+	(void)name, (void)value, (void)size, (void)flags;
+	refuse_attribute(req, ino, "setxattr");
+}
+
+static void op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
+{
+	(void)name;
+	refuse_attribute(req, ino, "removexattr");
 }
 
 /* --- open files ------------------------------------------------------------------------------- */
@@ -291,12 +340,14 @@ static void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_
 	struct call c = call_of(req, parent);
 	struct fuse_entry_param e = { .generation = c.fs->generation };
 	struct handle *h = NULL;
-	int err = area_refusal(c.at.area);
+	int err;
 
 	if (announce_is_self(c.fs->announcer, &c.cred))
 		err = announce_create(c.fs, &c.cred, c.at, name, fi, &e, &h);
 	else if (c.area->create)
 		err = c.area->create(c.fs, &c.cred, c.at, name, mode, fi, &e, &h);
+	else
+		err = refuse(&c, "create");
 	fi->fh = (uintptr_t)h;
 	if (err) {
 		reply_err(req, err);
@@ -506,6 +557,8 @@ const struct fuse_lowlevel_ops fs_ops = {
 	.mknod = op_mknod,
 	.symlink = op_symlink,
 	.link = op_link,
+	.setxattr = op_setxattr,
+	.removexattr = op_removexattr,
 	.unlink = op_unlink,
 	.rmdir = op_rmdir,
 	.rename = op_rename,

@@ -27,7 +27,8 @@
 #define DE   "{\"prompt\":\"abc\",\"max_new_tokens\":2}"
 #define D    "{\"prompt\":\"abc\",\"max_new_tokens\":1}"
 
-static const struct cred root = { 0, 0, 1, NULL, NULL }, alice = { 1000, 1000, 2, NULL, NULL },
+static const struct cred root = { .uid = 0, .gid = 0, .pid = 1 },
+			 alice = { .uid = 1000, .gid = 1000, .pid = 2 },
 			 bob = { 1001, 1001, 3, NULL, NULL };
 
 static struct health health;

@@ -27,14 +27,52 @@ struct rig {
 	struct slot *prefill, *decode;
 };
 
+static enum npu_error access_code;
+static unsigned accesses;
+
+static enum npu_error read_mem(struct vdevice *d, uint64_t address, void *to, size_t size)
+{
+	(void)d, (void)address, (void)to, (void)size;
+	accesses++;
+	return access_code;
+}
+
+static enum npu_error write_mem(struct vdevice *d, uint64_t address, const void *from, size_t size)
+{
+	(void)d, (void)address, (void)from, (void)size;
+	accesses++;
+	return access_code;
+}
+
+static enum npu_error read_reg(struct vdevice *d, uint64_t address, uint32_t *ret)
+{
+	(void)d, (void)address;
+	accesses++;
+	*ret = 7;
+	return access_code;
+}
+
+static enum npu_error write_reg(struct vdevice *d, uint64_t address, uint32_t value)
+{
+	(void)d, (void)address, (void)value;
+	accesses++;
+	return access_code;
+}
+
 static struct rig rig;
+static struct device_ops ops_with; /* memory and registers */
 
 static int opened(void **state)
 {
 	fake_reset();
 	rig = (struct rig){ 0 };
 	*state = &rig;
-	if (device_open(&fake_ops, &params, &rig.d))
+	ops_with = fake_ops;
+	ops_with.read_mem = read_mem;
+	ops_with.write_mem = write_mem;
+	ops_with.read_reg = read_reg;
+	ops_with.write_reg = write_reg;
+	if (device_open(&ops_with, &params, &rig.d))
 		return -1;
 	fake_log_clear();
 	return 0;
@@ -313,6 +351,64 @@ static void reset__every_error__told_and_nothing_else_called(void **state)
 	device_close(d);
 }
 
+/* Each of the four accesses. */
+static enum npu_error access(struct device *d, int i)
+{
+	uint32_t value = 0;
+
+	switch (i) {
+	case 0:
+		return device_read_mem(d, 0, &value, 4);
+	case 1:
+		return device_write_mem(d, 0, &value, 4);
+	case 2:
+		return device_read_reg(d, 0, &value);
+	default:
+		return device_write_reg(d, 0, value);
+	}
+}
+
+static void access__each__counted_told_and_without_it_unsupported(void **state)
+{
+	struct device *with, *without;
+
+	(void)state;
+	accesses = 0;
+	assert_int_equal(device_open(&ops_with, &params, &with), 0);
+	assert_int_equal(device_open(&fake_ops, &params, &without), 0);
+	for (int i = 0; i < 4; i++) {
+		const enum device_call call = (enum device_call)(CALL_READ_MEM + i);
+		uint64_t before = device_calls(call);
+
+		assert_int_equal(access(without, i), NPU_DEVICE_UNSUPPORT);
+		assert_int_equal(device_calls(call), before);
+		access_code = NPU_OUT_OF_RANGE;
+		assert_int_equal(access(with, i), NPU_OUT_OF_RANGE);
+		access_code = NPU_SUCCESS;
+		assert_int_equal(access(with, i), NPU_SUCCESS);
+		assert_int_equal(device_calls(call), before + 2);
+	}
+	assert_int_equal(accesses, 8);
+	device_close(with);
+	device_close(without);
+}
+
+static void access__in_flight__busy_and_not_asked(void **state)
+{
+	struct rig *r = *state;
+
+	bind(r);
+	accesses = 0;
+	assert_int_equal(device_slot_submit(r->prefill, DEVICE_AUTO), NPU_SUCCESS);
+	for (int i = 0; i < 4; i++)
+		assert_int_equal(access(r->d, i), NPU_DEVICE_BUSY);
+	assert_int_equal(accesses, 0);
+	assert_int_equal(device_slot_wait(r->prefill), NPU_SUCCESS);
+	for (int i = 0; i < 4; i++)
+		assert_int_equal(access(r->d, i), NPU_SUCCESS);
+	assert_int_equal(accesses, 4);
+}
+
 static void wait__ccu_exception__crash_though_wait_succeeded(void **state)
 {
 	struct rig *r = *state;
@@ -452,6 +548,8 @@ int main(void)
 		CONFIGURED(submit__failed__slot_is_idle),
 		CONFIGURED(submit__in_flight__slot_is_untouchable),
 		CONFIGURED(reset__every_error__told_and_nothing_else_called),
+		OPENED(access__each__counted_told_and_without_it_unsupported),
+		CONFIGURED(access__in_flight__busy_and_not_asked),
 		CONFIGURED(wait__ccu_exception__crash_though_wait_succeeded),
 		CONFIGURED(submit__mapped_before_the_last_reset__refused),
 		CONFIGURED(submit__second_in_flight__refused_though_another_slot),

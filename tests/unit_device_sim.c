@@ -5,6 +5,8 @@
 #include <sys/stat.h>
 #include <time.h>
 
+#include "core/device_soft.h"
+#include "core/mem.h"
 #include "sim_files.h"
 
 #define OPS    (&device_sim_ops)
@@ -511,6 +513,84 @@ static void wait__sequence_freed_since_submit__not_expected(void **state)
 	assert_int_equal(OPS->wait(r->out1), NPU_NOT_EXPECTED);
 }
 
+/* --- memory and registers --------------------------------------------------------------------- */
+
+static void memory__edges__all_of_it_or_nothing(void **state)
+{
+	static const struct {
+		uint64_t address;
+		size_t size;
+		enum npu_error code;
+	} rows[] = {
+		{ SOFT_MEMORY_BASE, 4, NPU_SUCCESS },
+		{ SOFT_MEMORY_BASE, SOFT_MEMORY_BYTES, NPU_SUCCESS },
+		{ SOFT_MEMORY_BASE + SOFT_MEMORY_BYTES - 1, 1, NPU_SUCCESS },
+		{ SOFT_MEMORY_BASE + SOFT_MEMORY_BYTES, 1, NPU_OUT_OF_RANGE },
+		{ SOFT_MEMORY_BASE + SOFT_MEMORY_BYTES - 1, 2, NPU_OUT_OF_RANGE },
+		{ SOFT_MEMORY_BASE, SOFT_MEMORY_BYTES + 1, NPU_OUT_OF_RANGE },
+		{ SOFT_MEMORY_BASE - 1, 2, NPU_OUT_OF_RANGE },
+		{ 0, 1, NPU_OUT_OF_RANGE },
+		{ UINT64_MAX, 4, NPU_OUT_OF_RANGE },
+		{ SOFT_MEMORY_BASE, SIZE_MAX, NPU_OUT_OF_RANGE },
+	};
+	struct vdevice *d = open_device(&params);
+	AUTO_FREE uint8_t *bytes = calloc(1, SOFT_MEMORY_BYTES);
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		assert_int_equal(OPS->read_mem(d, rows[i].address, bytes, rows[i].size),
+			rows[i].code);
+		assert_int_equal(OPS->write_mem(d, rows[i].address, bytes, rows[i].size),
+			rows[i].code);
+	}
+	OPS->shutdown(d);
+}
+
+static void memory__written__read_again_until_a_reset(void **state)
+{
+	struct vdevice *d = open_device(&params);
+	char got[8];
+
+	(void)state;
+	assert_int_equal(OPS->read_mem(d, SOFT_MEMORY_BASE + 5, got, 8), 0);
+	assert_memory_equal(got, "\0\0\0\0\0\0\0\0", 8);
+	assert_int_equal(OPS->write_mem(d, SOFT_MEMORY_BASE + 5, "stamped", 8), 0);
+	assert_int_equal(OPS->reset_ccu(d), 0);
+	assert_int_equal(OPS->read_mem(d, SOFT_MEMORY_BASE + 6, got, 7), 0);
+	assert_string_equal(got, "tamped");
+	assert_int_equal(OPS->reset(d), 0);
+	assert_int_equal(OPS->read_mem(d, SOFT_MEMORY_BASE + 5, got, 8), 0);
+	assert_memory_equal(got, "\0\0\0\0\0\0\0\0", 8);
+	OPS->shutdown(d);
+}
+
+static uint32_t read_register(struct vdevice *d, uint64_t address)
+{
+	uint32_t value = 0;
+
+	assert_int_equal(OPS->read_reg(d, address, &value), NPU_SUCCESS);
+	return value;
+}
+
+static void registers__configured_device__what_it_is_and_did(void **state)
+{
+	struct rig *r = *state;
+	uint32_t before = read_register(r->d, SOFT_REG_SUBMITS), value;
+
+	assert_int_equal(read_register(r->d, SOFT_REG_ID), SOFT_ID);
+	assert_int_equal(read_register(r->d, SOFT_REG_STATUS), SOFT_STATUS_CONFIGURED);
+	assert_true(apply(r, SEQ, 1));
+	assert_int_equal(prefill(r, 1, 1), NPU_SUCCESS);
+	assert_int_equal(read_register(r->d, SOFT_REG_SUBMITS), before + 1);
+	assert_int_equal(OPS->write_reg(r->d, SOFT_REG_SCRATCH, 0xdeadbeef), NPU_SUCCESS);
+	assert_int_equal(read_register(r->d, SOFT_REG_SCRATCH), 0xdeadbeef);
+	assert_int_equal(OPS->write_reg(r->d, SOFT_REG_ID, 1), NPU_INVALID_VALUE);
+	assert_int_equal(read_register(r->d, SOFT_REG_ID), SOFT_ID);
+	assert_int_equal(OPS->read_reg(r->d, 2, &value), NPU_INVALID_VALUE);
+	assert_int_equal(OPS->read_reg(r->d, 0x10, &value), NPU_OUT_OF_RANGE);
+	assert_int_equal(OPS->write_reg(r->d, UINT64_MAX - 3, 1), NPU_OUT_OF_RANGE);
+}
+
 #define RIGGED(test) cmocka_unit_test_setup_teardown(test, rig_up, rig_down)
 
 int main(void)
@@ -535,6 +615,9 @@ int main(void)
 		RIGGED(kv_update__left_out__later_positions_refused),
 		RIGGED(decode__after_removing_the_tail__as_if_it_never_was),
 		RIGGED(wait__sequence_freed_since_submit__not_expected),
+		cmocka_unit_test(memory__edges__all_of_it_or_nothing),
+		cmocka_unit_test(memory__written__read_again_until_a_reset),
+		RIGGED(registers__configured_device__what_it_is_and_did),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

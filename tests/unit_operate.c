@@ -4,6 +4,8 @@
 #define SHORT "{\"prompt\":\"abc\",\"max_new_tokens\":1}"
 
 static struct device_ops ops; /* the recording backend with both resets */
+static uint8_t memory[4];     /* of the device, at address 16 */
+static uint32_t reg;
 static enum npu_error reset_code;
 static unsigned ccu_resets, device_resets;
 
@@ -21,11 +23,47 @@ static enum npu_error reset(struct vdevice *d)
 	return reset_code;
 }
 
+static enum npu_error read_mem(struct vdevice *d, uint64_t address, void *to, size_t size)
+{
+	(void)d;
+	if (address != 16 || size != sizeof memory)
+		return NPU_OUT_OF_RANGE;
+	memcpy(to, memory, size);
+	return NPU_SUCCESS;
+}
+
+static enum npu_error write_mem(struct vdevice *d, uint64_t address, const void *from, size_t size)
+{
+	(void)d;
+	if (address != 16 || size != sizeof memory)
+		return NPU_OUT_OF_RANGE;
+	memcpy(memory, from, size);
+	return NPU_SUCCESS;
+}
+
+static enum npu_error read_reg(struct vdevice *d, uint64_t address, uint32_t *ret)
+{
+	(void)d;
+	*ret = reg;
+	return address == 8 ? NPU_SUCCESS : NPU_OUT_OF_RANGE;
+}
+
+static enum npu_error write_reg(struct vdevice *d, uint64_t address, uint32_t value)
+{
+	(void)d;
+	reg = value;
+	return address == 8 ? NPU_SUCCESS : NPU_OUT_OF_RANGE;
+}
+
 static void ready(void)
 {
 	ops = fake_ops;
 	ops.reset_ccu = reset_ccu;
 	ops.reset = reset;
+	ops.read_mem = read_mem;
+	ops.write_mem = write_mem;
+	ops.read_reg = read_reg;
+	ops.write_reg = write_reg;
 	reset_code = NPU_SUCCESS;
 	ccu_resets = device_resets = 0;
 	start(&ops);
@@ -132,6 +170,71 @@ static void reset__jobs_running__busy_unless_forced(void **state)
 	check_output(waiting, "d\n"); /* nobody's fault: it is not lost */
 	job_put(running);
 	job_put(waiting);
+}
+
+static int access_device(enum engine_operation what, bool registers, uint64_t address, void *bytes)
+{
+	const struct engine_access a = { registers, address, bytes, 4 };
+	const struct engine_order o = { .what = what, .access = &a };
+	struct fault f = FAULT_NONE;
+	int err = engine_operate(r.engine, &o, &f);
+
+	assert_int_equal(err, f.err);
+	return err;
+}
+
+static void access__memory_and_registers__as_they_are_and_nothing_is_torn_down(void **state)
+{
+	uint8_t bytes[4] = { 0x78, 0x56, 0x34, 0x12 }, got[4] = { 0 };
+
+	(void)state;
+	ready();
+	assert_int_equal(access_device(ENGINE_WRITE, false, 16, bytes), 0);
+	assert_int_equal(access_device(ENGINE_READ, false, 16, got), 0);
+	assert_memory_equal(got, bytes, 4);
+	assert_int_equal(access_device(ENGINE_READ, false, 17, got), -ERANGE);
+	assert_int_equal(access_device(ENGINE_WRITE, false, 1, bytes), -ERANGE);
+	assert_int_equal(access_device(ENGINE_WRITE, true, 8, bytes), 0);
+	assert_int_equal(reg, 0x12345678);
+	reg = 0xa0b0c0d0;
+	assert_int_equal(access_device(ENGINE_READ, true, 8, got), 0);
+	assert_memory_equal(got, "\xd0\xc0\xb0\xa0", 4);
+	check_generation(1);
+}
+
+static void access__backend_has_none__not_supported(void **state)
+{
+	uint8_t bytes[4] = { 0 };
+
+	(void)state;
+	start(&fake_ops);
+	await_health(HEALTH_READY);
+	for (int registers = 0; registers < 2; registers++) {
+		assert_int_equal(access_device(ENGINE_READ, registers, 16, bytes), -EOPNOTSUPP);
+		assert_int_equal(access_device(ENGINE_WRITE, registers, 16, bytes), -EOPNOTSUPP);
+	}
+	check_generation(1);
+}
+
+/* A look comes between two inferences of what runs, which notices nothing; a change waits for none. */
+static void access__jobs_running__read_between_and_write_refused(void **state)
+{
+	uint8_t bytes[4] = { 0 };
+	struct job *running;
+	pthread_t t;
+
+	(void)state;
+	ready();
+	fake_hold();
+	running = submit("{\"prompt\":\"abc\",\"max_new_tokens\":5}");
+	fake_await_held();
+	assert_int_equal(access_device(ENGINE_WRITE, false, 16, bytes), -EBUSY);
+	pthread_create(&t, NULL, let_go_later, NULL);
+	assert_int_equal(access_device(ENGINE_READ, false, 16, bytes), 0);
+	pthread_join(t, NULL);
+	check_output(running, "defgh\n");
+	job_put(running);
+	check_generation(1);
 }
 
 static void unload__jobs_wait_until_configured(void **state)
@@ -293,6 +396,9 @@ int main(void)
 		TEST(reset__fails__failed_until_one_goes_well),
 		TEST(reset__backend_has_none__not_supported),
 		TEST(reset__jobs_running__busy_unless_forced),
+		TEST(access__memory_and_registers__as_they_are_and_nothing_is_torn_down),
+		TEST(access__backend_has_none__not_supported),
+		TEST(access__jobs_running__read_between_and_write_refused),
 		TEST(unload__jobs_wait_until_configured),
 		TEST(drain__what_runs_ends_and_new_jobs_are_refused),
 		TEST(configure__after_a_stop__serves_again),

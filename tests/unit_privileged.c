@@ -10,8 +10,13 @@
 
 #define DAEMON 990
 
-static const struct cred root = { .uid = 0, .gid = 0, .pid = 1 };
-static const struct cred own = { .uid = DAEMON, .gid = 12, .pid = 2 };
+static const struct cred root = { .uid = 0, .gid = 0, .pid = 1, .roles = ROLE_ROOT };
+static const struct cred own = { .uid = DAEMON, .gid = 12, .pid = 2, .roles = ROLE_ROOT };
+static const struct cred operator_ = { .uid = 1001, .gid = 7, .pid = 4, .roles = ROLE_OPERATOR };
+static const struct cred tracer = { .uid = 1002, .gid = 8, .pid = 5, .roles = ROLE_TRACE };
+static const struct cred unasked = { .uid = 0,
+	.gid = 0,
+	.pid = 6 }; /* whose roles nobody asked for */
 static const struct cred root_group = { .uid = 1000, .gid = 0, .pid = 3 };
 static const struct cred nobody = { .uid = UINT32_MAX, .gid = UINT32_MAX, .pid = 0 };
 
@@ -30,6 +35,7 @@ static struct {
 	bool forced;
 	char last[AUDIT_LINE_MAX + 1]; /* record, as the act saw it */
 	bool disk_fails_in_act;
+	const char *told;
 } world;
 
 /* The newest record, "" for none; straight from the file, since it is asked for very often. */
@@ -60,6 +66,8 @@ static int act(void *context, const struct privileged_order *o, struct fault *f)
 	last_line(world.last);
 	if (world.disk_fails_in_act)
 		disk_watch = rig_no_disk;
+	if (world.told)
+		snprintf(o->told, AUDIT_MESSAGE_MAX, "%s", world.told);
 	return world.device ? fault_from_device(f, world.device, "reset") : world.result;
 }
 
@@ -78,7 +86,7 @@ static int64_t now(void *context)
 static void renew(struct audit *audit)
 {
 	privileged_free(plane);
-	assert_int_equal(privileged_new(audit, DAEMON, &owner, &plane), 0);
+	assert_int_equal(privileged_new(audit, &owner, &plane), 0);
 }
 
 static int set_up(void **state)
@@ -164,23 +172,26 @@ static void expect_done(const struct cred *who, const char *command, const char 
 static const struct {
 	const char *name, *args, *level;
 	bool destructive, needs_idle;
-	unsigned an_hour;
+	unsigned an_hour, roles;
 } commands[] = {
-	{ "reset_ccu", "", "C4", true, true, 4 },
-	{ "reset_config", "", "C4", true, true, 4 },
-	{ "reset_device", "", "C4", true, true, 4 },
-	{ "load", "tiny", "C1", false, true, 30 },
-	{ "unload", "", "C4", true, true, 30 },
-	{ "configure", "", "C1", false, true, 30 },
-	{ "memory read", "0x1000 64", "C4", false, false, 600 },
-	{ "memory write", "0x1000 00ff", "C4", true, true, 60 },
-	{ "trace start", "5 4096", "C1", false, false, 12 },
-	{ "trace stop", "", "C1", false, false, 60 },
-	{ "parallel", "on", "C1", false, true, 12 },
-	{ "drain", "", "C1", false, false, 30 },
-	{ "faults", "none", "C1", false, false, 600 },
-	{ "register", "add 00ff", "C1", false, false, 100000 },
-	{ "close callables", "", "C1", true, true, 30 },
+	{ "reset_ccu", "", "C4", true, true, 4, ROLE_OPERATOR },
+	{ "reset_config", "", "C4", true, true, 4, ROLE_ROOT },
+	{ "reset_device", "", "C4", true, true, 4, ROLE_ROOT },
+	{ "load", "tiny", "C1", false, true, 30, ROLE_OPERATOR },
+	{ "unload", "", "C4", true, true, 30, ROLE_OPERATOR },
+	{ "configure", "", "C1", false, true, 30, ROLE_OPERATOR },
+	{ "memory read", "0x1000 64", "C4", false, false, 600, ROLE_ROOT },
+	{ "memory write", "0x1000 00ff", "C4", true, true, 60, ROLE_ROOT },
+	{ "register read", "0x8 4", "C4", false, false, 600, ROLE_ROOT },
+	{ "register write", "0xc 01000000", "C4", true, true, 60, ROLE_ROOT },
+	{ "trace start", "5 4096", "C1", false, false, 12, ROLE_TRACE },
+	{ "trace stop", "", "C1", false, false, 60, ROLE_TRACE },
+	{ "parallel", "on", "C1", false, true, 12, ROLE_OPERATOR },
+	{ "drain", "", "C1", false, false, 30, ROLE_OPERATOR },
+	{ "faults", "none", "C1", false, false, 600, ROLE_ROOT },
+	{ "unlock", "", "C1", false, false, 12, ROLE_OPERATOR },
+	{ "prepare", "add 00ff", "C1", false, false, 100000, ROLE_OPERATOR },
+	{ "close callables", "", "C1", true, true, 30, ROLE_OPERATOR },
 };
 
 static const char *command_text(size_t i, const char *more)
@@ -208,6 +219,8 @@ static void row__every_command__as_the_contract_says(void **state)
 		assert_int_equal(r->an_hour, commands[i].an_hour);
 		assert_true(strncmp(r->node, "control/", 8) == 0 ||
 			strncmp(r->node, "callables/", 10) == 0);
+		assert_int_equal(r->roles, commands[i].roles);
+		assert_int_equal(r->reset, strncmp(r->name, "reset_", 6) == 0);
 		assert_true(r->summary[0]);
 	}
 }
@@ -260,7 +273,7 @@ static void expect_state(const struct cred *who, size_t command, unsigned wrong)
 
 	if (!commands[command].needs_idle)
 		wrong &= ~(unsigned)BUSY;
-	if (who->uid != 0 && who->uid != DAEMON) {
+	if (!(who->roles & (ROLE_ROOT | commands[command].roles))) {
 		expect_refused(who, text, reason, -EACCES, "unauthorised");
 		return;
 	}
@@ -289,7 +302,8 @@ static void begin_trail(void)
 
 static void run__who_and_state_and_command__decided_and_audited(void **state)
 {
-	static const struct cred *const all[] = { &root, &own, &root_group, &nobody };
+	static const struct cred *const all[] = { &root, &own, &operator_, &tracer, &root_group,
+		&nobody, &unasked };
 
 	(void)state;
 	for (size_t command = 0; command < ARRAY_SIZE(commands); command++) {
@@ -297,8 +311,9 @@ static void run__who_and_state_and_command__decided_and_audited(void **state)
 		for (unsigned wrong = 0; wrong < STATES; wrong++) {
 			if (wrong & TOO_OFTEN && commands[command].an_hour > 4)
 				continue; /* its own test below */
-			enter_state(command, wrong);
 			for (size_t who = 0; who < ARRAY_SIZE(all); who++) {
+				if (who % 2 == 0) /* too many at once would be a storm */
+					enter_state(command, wrong);
 				expect_state(all[who], command, wrong);
 				expect_last("node", privileged_row(command)->node);
 			}
@@ -317,7 +332,8 @@ static void run__wrong_words__refused(void **state)
 		"load  tiny", "load a b", "load a b force", "memory", "memory read",
 		"memory read 1", "memory read 1  2", "memory read 1 2 3", "memory read 1 2 force",
 		"memory  read 1 2", "trace stop force", "parallel", "parallel on off", "shutdown",
-		"reset_ccu;reset_device" };
+		"reset_ccu;reset_device", "load a\x01", "load \x1b[2J", "load a\xff",
+		"load a\x7f" };
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(wrong); i++)
@@ -386,6 +402,18 @@ static void run__arguments__only_their_digest_is_kept(void **state)
 	assert_null(strstr(all.data, "secret"));
 }
 
+static void run__act_tells_more__in_the_record_of_a_good_result_alone(void **state)
+{
+	(void)state;
+	world.told = "what was read";
+	assert_int_equal(privileged_run(plane, &root, "memory read 1 2", "needed", NULL), 0);
+	assert_non_null(strstr(world.last, "\"message\":\"needed\""));
+	expect_last("message", "what was read");
+	world.result = -ENODEV;
+	assert_int_equal(privileged_run(plane, &root, "memory read 1 2", "needed", NULL), -ENODEV);
+	expect_last("message", "needed");
+}
+
 /* --- how often -------------------------------------------------------------------------------- */
 
 static void run__too_often__refused_till_time_passes(void **state)
@@ -400,15 +428,69 @@ static void run__too_often__refused_till_time_passes(void **state)
 		for (unsigned n = 0; n < commands[c].an_hour; n++)
 			assert_int_equal(privileged_run(plane, &root, text, "r", NULL), 0);
 		expect_refused(&root, text, "r", -EAGAIN, "rate");
-		expect_refused(&own, text, "r", -EAGAIN, "rate");
-		if (commands[c].needs_idle)
-			expect_refused(&root, command_text(c, " force"), "r", -EAGAIN, "rate");
+		expect_refused(&own, command_text(c, commands[c].needs_idle ? " force" : ""), "r",
+			-EAGAIN, "rate");
 		world.now += refill - 1;
 		expect_refused(&root, text, "r", -EAGAIN, "rate");
 		world.now += 1;
 		assert_int_equal(privileged_run(plane, &root, text, "r", NULL), 0);
 		expect_refused(&root, text, "r", -EAGAIN, "rate");
+		world.now += 3600 * NS_PER_SEC; /* far from a storm */
 	}
+}
+
+/* --- storms ----------------------------------------------------------------------------------- */
+
+static void reset_often(const char *command, int n)
+{
+	for (int i = 0; i < n; i++)
+		assert_int_equal(privileged_run(plane, &root, command, "r", NULL), 0);
+}
+
+static void run__a_storm_of_resets__all_locked_until_unlocked(void **state)
+{
+	(void)state;
+	reset_often("reset_ccu", 4);
+	reset_often("reset_config", 4);
+	assert_false(privileged_locked(plane));
+	expect_refused(&root, "reset_device", "r", -EPERM, "storm");
+	assert_true(privileged_locked(plane));
+	world.now += 24 * 3600 * NS_PER_SEC; /* time alone does not help */
+	expect_refused(&root, "reset_ccu", "r", -EPERM, "storm");
+	expect_refused(&root, "reset_device force", "r", -EPERM, "storm");
+	expect_done(&root, "configure", ""); /* all else goes on */
+	expect_refused(&tracer, "unlock", "r", -EACCES, "unauthorised");
+	assert_true(privileged_locked(plane));
+	privileged_unlock(plane);
+	assert_false(privileged_locked(plane));
+	reset_often("reset_ccu", 4);
+	reset_often("reset_device", 4);
+	expect_refused(&root, "reset_config", "r", -EPERM, "storm");
+}
+
+/* Attempts that were too often for their level are of the storm. */
+static void run__refused_for_the_rate__counted_for_the_storm(void **state)
+{
+	(void)state;
+	reset_often("reset_ccu", 4);
+	for (int i = 0; i < 5; i++) {
+		assert_false(privileged_locked(plane));
+		expect_refused(&root, "reset_ccu", "r", -EAGAIN, "rate");
+	}
+	assert_true(privileged_locked(plane));
+	expect_refused(&root, "reset_ccu", "r", -EPERM, "storm");
+}
+
+/* As often as every level may in the long run, and no more, is no storm of one. */
+static void run__one_level_as_often_as_it_may__never_a_storm(void **state)
+{
+	(void)state;
+	reset_often("reset_ccu", 4);
+	for (int i = 0; i < 100; i++) {
+		world.now += 3600 / PRIVILEGED_RESETS * NS_PER_SEC;
+		reset_often("reset_ccu", 1);
+	}
+	assert_false(privileged_locked(plane));
 }
 
 /* Who may not, or is refused for another cause, uses up nothing. */
@@ -559,7 +641,11 @@ int main(void)
 		TEST(run__force__last_word_only),
 		TEST(run__reason__one_to_256_printable_bytes),
 		TEST(run__arguments__only_their_digest_is_kept),
+		TEST(run__act_tells_more__in_the_record_of_a_good_result_alone),
 		TEST(run__too_often__refused_till_time_passes),
+		TEST(run__a_storm_of_resets__all_locked_until_unlocked),
+		TEST(run__refused_for_the_rate__counted_for_the_storm),
+		TEST(run__one_level_as_often_as_it_may__never_a_storm),
 		TEST(run__refused_often__others_are_not_held_up),
 		TEST(run__without_a_clock_or_busy__works),
 		TEST(run__not_audited__not_done),

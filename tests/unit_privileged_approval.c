@@ -8,7 +8,10 @@
 #include "core/audit.h"
 #include "core/spool/disk.h"
 
-static const struct cred root = { .uid = 0, .gid = 0, .pid = 1 };
+static const struct cred root = { .uid = 0, .gid = 0, .pid = 1, .roles = ROLE_ROOT };
+static const struct cred anna = { .uid = 1001, .gid = 7, .pid = 4, .roles = ROLE_OPERATOR };
+static const struct cred ben = { .uid = 1002, .gid = 7, .pid = 5, .roles = ROLE_OPERATOR };
+static const struct cred tracer = { .uid = 1001, .gid = 8, .pid = 6, .roles = ROLE_TRACE };
 static const struct cred nobody = { .uid = 4000, .gid = 4000, .pid = 3 };
 
 struct plane {
@@ -49,7 +52,7 @@ static int set_up(void **state)
 	x->owner = (struct privileged_owner){ .busy = busy, .approvals = x->r.a, .context = x };
 	for (int i = 0; i < PRIVILEGED_COUNT; i++)
 		x->owner.act[i] = act;
-	assert_int_equal(privileged_new(x->audit, 990, &x->owner, &x->p), 0);
+	assert_int_equal(privileged_new(x->audit, &x->owner, &x->p), 0);
 	*state = x;
 	return 0;
 }
@@ -109,16 +112,22 @@ static uint64_t records(struct plane *x)
 	return all.len ? strtoull(all.data + strlen("{\"seq\":"), NULL, 10) : 0;
 }
 
-static void ask(struct plane *x, const char *command, char ret_id[APPROVAL_ID_SIZE])
+static void ask_as(struct plane *x, const struct cred *who, const char *command,
+	char ret_id[APPROVAL_ID_SIZE])
 {
 	struct fault f = FAULT_NONE;
 	int acts = x->acts;
 
-	assert_int_equal(privileged_run(x->p, &root, command, "needed", &f), -EINPROGRESS);
+	assert_int_equal(privileged_run(x->p, who, command, "needed", &f), -EINPROGRESS);
 	assert_int_equal(f.err, -EINPROGRESS);
 	assert_int_equal(x->acts, acts);
 	assert_int_equal(sscanf(f.reason, "not done yet: operation %32s waits", ret_id), 1);
 	assert_true(approval_is_id(ret_id, strlen(ret_id)));
+}
+
+static void ask(struct plane *x, const char *command, char ret_id[APPROVAL_ID_SIZE])
+{
+	ask_as(x, &root, command, ret_id);
 }
 
 static int approve(struct plane *x, const char *id, int i, struct fault *f)
@@ -133,8 +142,9 @@ static void run__every_command__destructive_ones_wait(void **state)
 {
 	static const char *const commands[] = { "reset_ccu", "reset_config", "reset_device",
 		"load tiny", "unload", "configure", "memory read 0 4", "memory write 0 ff",
-		"trace start 1 2", "trace stop", "parallel on", "drain", "faults none",
-		"register add 00ff", "close callables" };
+		"register read 0 4", "register write 0 00000000", "trace start 1 2", "trace stop",
+		"parallel on", "drain", "faults none", "unlock", "prepare add 00ff",
+		"close callables" };
 	struct plane *x = *state;
 
 	for (int i = 0; i < PRIVILEGED_COUNT; i++) {
@@ -262,7 +272,7 @@ static void approve__nothing_needs_it__unsupported(void **state)
 
 	privileged_free(x->p);
 	x->owner.approvals = NULL;
-	assert_int_equal(privileged_new(x->audit, 990, &x->owner, &x->p), 0);
+	assert_int_equal(privileged_new(x->audit, &x->owner, &x->p), 0);
 	expect_refused(x, &root, "id", "line", -EOPNOTSUPP, "unsupported");
 	assert_int_equal(privileged_run(x->p, &root, "unload", "r", NULL), 0);
 }
@@ -295,6 +305,131 @@ static void run__too_often__asking_counts(void **state)
 		ask(x, "reset_ccu", id);
 	assert_int_equal(privileged_run(x->p, &root, "reset_ccu", "r", NULL), -EAGAIN);
 	expect_records(x, 1, (struct expected[]){ { "reset_ccu", "refused", "rate" } });
+}
+
+/* An operation runs with the roles of who asked for it, whoever brings the last signature. */
+static void approve__by_an_operator__runs_as_it_was_asked(void **state)
+{
+	struct plane *x = *state;
+	AUTO_BUF struct buf line = BUF_INIT;
+	char id[APPROVAL_ID_SIZE];
+
+	ask(x, "reset_device", id);
+	assert_int_equal(approve(x, id, 0, NULL), 0);
+	approval_line(&x->r, id, 1, &line);
+	expect_refused(x, &tracer, id, line.data, -EACCES, "unauthorised");
+	assert_int_equal(privileged_approve(x->p, &ben, id, line.data, NULL), 0);
+	assert_int_equal(x->acts, 1);
+	expect_records(x, 1, (struct expected[]){ { "reset_device", "done", "" } });
+}
+
+/* The clock comes to the end of the time between two signatures, to the nanosecond. */
+static void approve__at_the_end_of_its_time__counts_before_and_not_then(void **state)
+{
+	struct plane *x = *state;
+	AUTO_BUF struct buf line = BUF_INIT;
+	char id[APPROVAL_ID_SIZE], late[APPROVAL_ID_SIZE];
+
+	ask(x, "unload", late);
+	ask(x, "unload", id);
+	assert_int_equal(approve(x, late, 0, NULL), 0);
+	assert_int_equal(approve(x, id, 0, NULL), 0);
+	approval_line(&x->r, late, 1, &line);
+	x->r.now += APPROVALS_EXPIRY_NS;
+	expect_refused(x, &root, late, line.data, -ETIME, "expired");
+	x->r.now -= 1; /* of the other, which nobody has looked at since */
+	assert_int_equal(approve(x, id, 1, NULL), 0);
+	assert_int_equal(x->acts, 1);
+}
+
+static void approve__resets_locked_meanwhile__can_be_signed_after_the_unlock(void **state)
+{
+	struct plane *x = *state;
+	AUTO_BUF struct buf line = BUF_INIT;
+	char id[APPROVAL_ID_SIZE];
+
+	ask(x, "reset_ccu", id);
+	assert_int_equal(approve(x, id, 0, NULL), 0);
+	while (!privileged_locked(x->p))
+		assert_true(privileged_run(x->p, &root, "reset_config", "r", NULL) < 0);
+	assert_int_equal(approve(x, id, 1, NULL), -EPERM);
+	expect_records(x, 1, (struct expected[]){ { "reset_ccu", "refused", "storm" } });
+	assert_int_equal(x->acts, 0);
+	privileged_unlock(x->p);
+	assert_int_equal(approve(x, id, 1, NULL), 0);
+	assert_int_equal(x->acts, 1);
+}
+
+/* --- withdrawing ------------------------------------------------------------------------------ */
+
+static void expect_kept(struct plane *x, const struct cred *who, const char *id, int err,
+	const char *why)
+{
+	struct fault f = FAULT_NONE;
+	uint64_t before = records(x);
+
+	assert_int_equal(privileged_withdraw(x->p, who, id, &f), err);
+	assert_int_equal(f.err, err);
+	assert_true(f.reason[0] && f.action[0]);
+	assert_int_equal(records(x), before + 1);
+	expect_records(x, 1, (struct expected[]){ { "withdraw", "refused", why } });
+}
+
+static void withdraw__by_who_asked_or_root__over_and_audited(void **state)
+{
+	struct plane *x = *state;
+	char id[APPROVAL_ID_SIZE];
+
+	for (int i = 0; i < 2; i++) {
+		AUTO_BUF struct buf line = BUF_INIT;
+
+		ask_as(x, &anna, "unload", id);
+		assert_int_equal(approve(x, id, 0, NULL), 0);
+		approval_line(&x->r, id, 1, &line);
+		assert_int_equal(privileged_withdraw(x->p, i ? &root : &anna, id, NULL), 0);
+		expect_records(x, 2,
+			(struct expected[]){ { "withdraw", "intent", "" },
+				{ "withdraw", "done", "withdrawn" } });
+		assert_int_equal(privileged_approve(x->p, &root, id, line.data, NULL), -ECANCELED);
+		expect_kept(x, &anna, id, -ECANCELED, "withdrawn");
+	}
+	assert_int_equal(x->acts, 0);
+}
+
+static void withdraw__by_others__kept(void **state)
+{
+	struct plane *x = *state;
+	char id[APPROVAL_ID_SIZE];
+
+	ask_as(x, &anna, "unload", id);
+	expect_kept(x, &ben, id, -EPERM, "unauthorised");
+	expect_kept(x, &nobody, id, -EACCES, "unauthorised");
+	expect_kept(x, &tracer, id, -EACCES, "unauthorised"); /* who asked, without the role */
+	expect_kept(x, &root, "../audit", -ENOENT, "unknown");
+	assert_int_equal(approve(x, id, 0, NULL), 0);
+	assert_int_equal(approve(x, id, 1, NULL), 0);
+	assert_int_equal(x->acts, 1);
+	expect_kept(x, &root, id, -EALREADY, "done");
+}
+
+static int no_disk(enum disk_call call, int fd, const char *name)
+{
+	(void)call, (void)fd, (void)name;
+	return -EIO;
+}
+
+static void withdraw__not_audited__kept(void **state)
+{
+	struct plane *x = *state;
+	char id[APPROVAL_ID_SIZE];
+
+	ask(x, "unload", id);
+	disk_watch = no_disk;
+	assert_int_equal(privileged_withdraw(x->p, &root, id, NULL), -EIO);
+	disk_watch = NULL;
+	assert_int_equal(approve(x, id, 0, NULL), 0);
+	assert_int_equal(approve(x, id, 1, NULL), 0);
+	assert_int_equal(x->acts, 1);
 }
 
 /* --- the trail fails -------------------------------------------------------------------------- */
@@ -397,6 +532,12 @@ int main(void)
 		TEST(approve__nothing_needs_it__unsupported),
 		TEST(approve__jobs_run__last_one_can_sign_again),
 		TEST(run__too_often__asking_counts),
+		TEST(approve__by_an_operator__runs_as_it_was_asked),
+		TEST(approve__at_the_end_of_its_time__counts_before_and_not_then),
+		TEST(approve__resets_locked_meanwhile__can_be_signed_after_the_unlock),
+		TEST(withdraw__by_who_asked_or_root__over_and_audited),
+		TEST(withdraw__by_others__kept),
+		TEST(withdraw__not_audited__kept),
 		TEST(approve__disk_full_at_each_write__never_done_unaudited),
 		TEST(approve__threads_at_once__done_once),
 	};

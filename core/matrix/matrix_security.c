@@ -49,7 +49,7 @@ static int plane_open(struct plane *p, struct fault *f)
 	if (!mkdtemp(p->store))
 		return -errno;
 	int err = audit_open(p->store, &p->audit, f);
-	return err ? err : privileged_new(p->audit, (uint32_t)geteuid(), &owner, &p->gate);
+	return err ? err : privileged_new(p->audit, &owner, &p->gate);
 }
 
 static void plane_close(struct plane *p)
@@ -114,7 +114,7 @@ static void text_of(enum privileged_command c, char *ret, size_t size)
 
 static void unauthorised(struct matrix *m, int arg)
 {
-	static const struct cred nobody = { NOBODY, NOBODY, 1, NULL, NULL };
+	static const struct cred nobody = { .uid = NOBODY, .gid = NOBODY, .pid = 1 };
 	struct plane p = { .m = m };
 	struct fault f = FAULT_NONE;
 	char command[128], uid[32];
@@ -137,9 +137,17 @@ static void unauthorised(struct matrix *m, int arg)
 	plane_close(&p);
 }
 
+static struct cred operator_cred(void)
+{
+	return (struct cred){ .uid = (uint32_t)geteuid(),
+		.gid = (uint32_t)getegid(),
+		.pid = 1,
+		.roles = ROLE_ROOT };
+}
+
 static void authorised(struct matrix *m, int arg)
 {
-	const struct cred operator= { (uint32_t)geteuid(), (uint32_t)getegid(), 1, NULL, NULL };
+	const struct cred operator= operator_cred();
 	struct plane p = { .m = m };
 	struct fault f = FAULT_NONE;
 	int err = plane_open(&p, &f);
@@ -165,11 +173,11 @@ static void authorised(struct matrix *m, int arg)
 /* What cannot be audited is not done. */
 static void not_audited(struct matrix *m, int arg)
 {
-	const struct cred operator= { (uint32_t)geteuid(), (uint32_t)getegid(), 1, NULL, NULL };
+	const struct cred operator= operator_cred();
 	struct plane p = { .m = m };
 	struct privileged_owner owner = { .act = { act }, .context = &p };
 	struct fault f = FAULT_NONE;
-	int err = privileged_new(NULL, (uint32_t)geteuid(), &owner, &p.gate);
+	int err = privileged_new(NULL, &owner, &p.gate);
 
 	(void)arg;
 	if (!err)

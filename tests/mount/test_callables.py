@@ -227,8 +227,8 @@ def test_callables__registration__audited_by_digest():
         put(m, "add")
         digest = hashlib.sha256(open(image(m, "add"), "rb").read()).hexdigest()
         want = hashlib.sha256(f"add {digest}".encode()).hexdigest()
-        intent, = found(m, command="register", decision="intent")
-        done, = found(m, command="register", decision="done")
+        intent, = found(m, command="prepare", decision="intent")
+        done, = found(m, command="prepare", decision="done")
         equal((intent["args"], intent["uid"], done["uid"]), (want, 0, 0))
         assert digest not in json.dumps(records(m))
 

@@ -12,7 +12,7 @@ from test_models import XOR, Models
 HELLO = '{"prompt":"hello"}'
 NOBODY = 65534
 COMMANDS = ["configure", "drain", "load", "parallel", "reset_ccu", "reset_config", "reset_device",
-            "unload"]
+            "unload", "unlock"]
 
 
 def records(m):
