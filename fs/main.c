@@ -27,6 +27,7 @@
 #include "core/clock.h"
 #include "core/files.h"
 #include "core/device_layer.h"
+#include "core/jobaudit.h"
 #include "core/lock.h"
 #include "core/log.h"
 #include "core/mem.h"
@@ -287,6 +288,8 @@ static int start_engine(struct npufs *fs, const struct device_ops *ops)
 	int err = engine_new(&config, fs->models, &fs->health, &fs->engine);
 
 	control.engine = fs->engine;
+	if (!err && o->job_audit == OPTION_JOB_AUDIT_ON)
+		err = jobaudit_start(fs->store);
 	if (!err)
 		err = control_new(&control, &fs->control);
 	if (!err)
@@ -450,6 +453,7 @@ static void leave_stuck(struct npufs *fs)
 {
 	log_error("the device did not come back in time; leaving without it");
 	keeper_unmount(fs->keeper, fs->session);
+	jobaudit_stop();
 	log_close();
 	_exit(1);
 }
@@ -471,6 +475,7 @@ static void tear_down(struct npufs *fs)
 	fuse_session_destroy(fs->session);
 	control_free(fs->control);
 	engine_free(fs->engine);
+	jobaudit_stop();
 	trace_done();
 	announce_free(fs->announcer);
 	models_free(fs->models);
