@@ -454,7 +454,7 @@ int control_render_audit(struct control *c, struct buf *out)
 {
 	struct fault f = FAULT_NONE;
 
-	return audit_show(c->config.store, CONTROL_AUDIT_SHOWN, add_line, out, &f);
+	return audit_show(c->config.store, AUDIT_COMMANDS, CONTROL_AUDIT_SHOWN, add_line, out, &f);
 }
 
 int control_render_trace(struct control *c, struct buf *out)
@@ -599,7 +599,7 @@ int control_new(const struct control_config *config, struct control **ret)
 	lock_init(&c->lock, RANK_CONTROL, "control");
 	lock_cond_init(&c->work);
 	lock_cond_init(&c->noted);
-	if (audit_open(config->store, &c->audit, &f))
+	if (audit_open(config->store, AUDIT_COMMANDS, &c->audit, &f))
 		log_error("privileged commands are refused: %s", f.reason);
 	err = open_approvals(c);
 	owner = owner_of(c);

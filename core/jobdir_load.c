@@ -49,7 +49,7 @@ static int end_run(struct jobdir *d, struct tree_node *n, const struct record_ru
 		return -ENOMEM;
 	n->job_id = job_id(n->job);
 	n->handed = true;
-	job_set_refused(n->job, r ? r->view.shape : ANSWER_OWN, n->size);
+	job_set_refused(n->job, r ? r->view.shape : ANSWER_OWN, n->size, n->owner.gid);
 	job_end(n->job, JOB_FAILED, NULL, why);
 	jobdir_remember(d, n);
 	jobdir_keep(d, n); /* a disk that cannot be written is no reason not to start */

@@ -243,7 +243,7 @@ int jobdir_take(struct jobdir *d, struct tree_node *n, const struct job_order *o
 
 void jobdir_refuse(struct tree_node *n, enum answer_shape shape, const struct fault *why)
 {
-	job_set_refused(n->job, shape, n->size);
+	job_set_refused(n->job, shape, n->size, n->owner.gid);
 	if (!job_end(n->job, JOB_FAILED, NULL, why))
 		return;
 	metrics_add(METRIC_REQUESTS_REFUSED, 1);

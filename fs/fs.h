@@ -39,6 +39,7 @@ struct npufs {
 	struct spool *spool;
 	struct jobdir *jobs;
 	struct fuse_session *session;
+	int keeper;                  /* to the process that unmounts */
 	struct announcer *announcer; /* NULL without -o inotify */
 };
 
