@@ -308,6 +308,17 @@ bool callables_next(struct callables *t, uint64_t after, struct callables_view *
 	return there;
 }
 
+struct callable_figures callables_figures(struct callables *t, uint64_t *ret_launches)
+{
+	struct callable_figures now;
+
+	lock_take(&t->lock);
+	now = t->figures;
+	*ret_launches = t->launches;
+	lock_drop(&t->lock);
+	return now;
+}
+
 static const char *state_word_locked(const struct callables *t)
 {
 	if (t->support == CALLABLES_ABSENT)

@@ -66,6 +66,7 @@ int callables_remove(struct callables *t, uint64_t number);
 bool callables_find(struct callables *t, const char *name, struct callables_view *ret);
 bool callables_look(struct callables *t, uint64_t number, struct callables_view *ret);
 bool callables_next(struct callables *t, uint64_t after, struct callables_view *ret);
+struct callable_figures callables_figures(struct callables *t, uint64_t *ret_launches);
 /* "key: value" lines: the context and its figures. */
 void callables_render(struct callables *t, struct buf *out);
 

@@ -435,10 +435,11 @@ static void run_order(struct control *c, struct control_order *o)
 		o->done(o, o->render(c, &o->text));
 		return;
 	}
-	id = begin(c, o);
+	id = o->what == CONTROL_PREPARE ? 0 : begin(c, o); /* of those NAME.id and NAME.err tell */
 	err = carry_out(c, o, &f);
 	health_set_resets_locked(c->config.health, privileged_locked(c->gate));
-	end(c, id, &f);
+	if (id)
+		end(c, id, &f);
 	if (err)
 		log_warning("control: an order was not carried out: %s", f.reason);
 	o->done(o, err);

@@ -45,12 +45,13 @@ void engine_end_context(struct engine *e, bool lost)
 /* After a fault that left its state unknown: so often without a job that went well. */
 static void renew_context(struct engine *e)
 {
-	if (!callables_poisoned(e->callables) || e->renewals == ENGINE_MAX_RECOVERIES)
-		return;
-	e->renewals++;
-	log_warning("the callables are registered anew: their context was poisoned");
-	engine_end_context(e, false);
-	callables_attach(e->callables, e->device);
+	if (callables_poisoned(e->callables) && e->renewals < ENGINE_MAX_RECOVERIES) {
+		e->renewals++;
+		log_warning("the callables are registered anew: their context was poisoned");
+		engine_end_context(e, false);
+		callables_attach(e->callables, e->device);
+	}
+	health_set_poisoned(e->health, callables_poisoned(e->callables));
 }
 
 void engine_launch_ended(struct engine *e, bool well)
@@ -85,6 +86,7 @@ int engine_close_context(struct engine *e, struct fault *f)
 	err = callables_unkeep_all(e->callables, f);
 	callables_attach(e->callables, e->device); /* and what could not be removed */
 	e->renewals = 0;
+	health_set_poisoned(e->health, false);
 	return err;
 }
 

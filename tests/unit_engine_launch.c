@@ -217,7 +217,9 @@ static void fault__at_every_launch__left_poisoned_in_the_end(void **state)
 	assert_int_equal(callables_number(t), before + ENGINE_MAX_RECOVERIES);
 	callables_render(t, &usage);
 	assert_non_null(strstr(buf_text(&usage), "state: poisoned\n"));
+	assert_true(seen().poisoned);
 	assert_int_equal(operate(ENGINE_CLOSE_CALLABLES, NULL), 0);
+	assert_false(seen().poisoned);
 	launch_rig_keep(t, "add", "add");
 	assert_int_equal(operate(ENGINE_PREPARE, "add"), 0);
 	check_runs(ADD, SUM);

@@ -73,6 +73,8 @@ def test_callables__cp__registered_with_fresh_ids():
         equal(usage(m)["registrations"], f"3 of {LIMIT}")
         equal(usage(m)["resident_bytes"], str(3 * ((size + 63) // 64 * 64)))
         equal(usage(m)["allocated_bytes"], f"{2 << 20} of {2 << 30}")
+        equal((m.metric("npufs_callables"), m.metric("npufs_callable_bytes")), (3, 2 << 20))
+        equal(os.listdir(m.path + "/control/operations"), [])
 
 
 def test_callables__shell_redirection__registered_once():
