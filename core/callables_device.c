@@ -144,17 +144,24 @@ struct loading {
 	int folder;
 };
 
-/* The entry of a name that the store has; NULL: no memory. */
+/* Somebody writes it, or has, and brings it to the device himself. */
+static bool has_writer(const struct callables_entry *e)
+{
+	return e->view.state == CALLABLES_WRITING ||
+		(e->view.state == CALLABLES_WAITING && e->image.len);
+}
+
+/* An entry for a name that the store has; false: not now. */
 static bool make_entry(struct callables *t, const char *name)
 {
 	struct callables_entry *e = NULL;
 	size_t at;
 
 	lock_take(&t->lock);
-	if (callables_search_locked(t, name, &at))
-		e = t->names[at];
-	else
+	if (!callables_search_locked(t, name, &at))
 		e = callables_add_locked(t, name);
+	else if (!has_writer(t->names[at]))
+		e = t->names[at];
 	if (e)
 		e->view.state = CALLABLES_WAITING;
 	lock_drop(&t->lock);

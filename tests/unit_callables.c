@@ -309,6 +309,24 @@ static void attach__damaged_image_of_the_store__refused_and_the_rest_there(void 
 	expect(w, "b", CALLABLES_RESIDENT, 0);
 }
 
+/* What is being written when a context begins is its writer's, whatever the store has of that name. */
+static void attach__name_that_is_being_written__left_to_its_writer(void **state)
+{
+	struct world *w = *state;
+	uint64_t n;
+
+	open_soft(w);
+	prepare(w, "a", "add");
+	assert_int_equal(callables_close(w->t, &w->f), 0); /* the store still has it */
+	assert_int_equal(callables_create(w->t, "a", &n), 0);
+	launch_rig_write(w->t, "b", "softmax");
+	callables_attach(w->t, w->device);
+	expect(w, "a", CALLABLES_WRITING, -1);
+	expect(w, "b", CALLABLES_WAITING, -1);
+	assert_int_equal(callables_register(w->t, "b", &w->f), 0);
+	expect(w, "b", CALLABLES_RESIDENT, 0);
+}
+
 static void attach__device_without_callables__unsupported(void **state)
 {
 	struct device_ops ops = *device_backend("sim");
@@ -363,6 +381,8 @@ static void poisoned__fault_that_reaches_further__said_until_closed(void **state
 	assert_int_equal(callables_detach(w->t, false, &w->f), 0);
 	callables_attach(w->t, w->device);
 	assert_false(callables_poisoned(w->t));
+	expect(w, "a", CALLABLES_RESIDENT, 0);
+	assert_int_equal(callables_register(w->t, "b", &w->f), 0);
 	expect(w, "b", CALLABLES_RESIDENT, 1);
 }
 
@@ -416,6 +436,7 @@ int main(void)
 		TEST(attach__after_detach__what_is_kept_under_other_ids),
 		TEST(attach__device_that_was_lost__registered_with_the_next),
 		TEST(attach__damaged_image_of_the_store__refused_and_the_rest_there),
+		TEST(attach__name_that_is_being_written__left_to_its_writer),
 		TEST(attach__device_without_callables__unsupported),
 		TEST(close__release_that_fails__kept_until_it_succeeds),
 		TEST(poisoned__fault_that_reaches_further__said_until_closed),
