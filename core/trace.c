@@ -347,7 +347,7 @@ static int by_begin(const void *left, const void *right)
 static void put_name(struct buf *out, const char *of, int pid, uint32_t tid, const char *name)
 {
 	buf_printf(out,
-		"{\"name\":\"%s\",\"ph\":\"M\",\"pid\":%d,\"tid\":%" PRIu32
+		"{\"name\":\"%s\",\"ph\":\"M\",\"ts\":0,\"pid\":%d,\"tid\":%" PRIu32
 		",\"args\":{\"name\":\"%s\"}},\n",
 		of, pid, tid, name);
 }

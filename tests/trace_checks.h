@@ -93,6 +93,7 @@ static inline void trace_read_name(const struct json_value *e)
 	const char *name = json_string(trace_field(e, "name", JSON_STRING));
 
 	assert_true(strcmp(name, "process_name") == 0 || strcmp(name, "thread_name") == 0);
+	trace_ns(e, "ts");
 	trace_int(e, "pid");
 	trace_uint(e, "tid");
 	trace_field(trace_field(e, "args", JSON_OBJECT), "name", JSON_STRING);
