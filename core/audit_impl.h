@@ -12,6 +12,7 @@
 
 /* --- the folder ------------------------------------------------------------------------------- */
 
+#define AUDIT_FOLDER    "audit" /* in the store */
 #define AUDIT_FILE_NAME "%08" PRIu32 ".jsonl"
 #define AUDIT_FILE_SIZE 24 /* of a name's buffer */
 

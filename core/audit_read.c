@@ -15,7 +15,6 @@
 #include "core/files_write.h"
 #include "core/mem.h"
 
-#define FOLDER      "audit"
 #define FOLDER_MODE 0700
 
 /* --- the folder ------------------------------------------------------------------------------- */
@@ -34,9 +33,9 @@ int audit_folder_open(const char *store, bool make, int *ret_dir, struct fault *
 	int err = files_open_root(store, FILES_OWN, &root);
 
 	if (!err && make)
-		err = files_make_folder(root, FOLDER, FOLDER_MODE);
+		err = files_make_folder(root, AUDIT_FOLDER, FOLDER_MODE);
 	if (!err)
-		err = files_open_folder(root, FOLDER, FILES_OWN, ret_dir);
+		err = files_open_folder(root, AUDIT_FOLDER, FILES_OWN, ret_dir);
 	return err ? folder_fault(f, err) : 0;
 }
 
