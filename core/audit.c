@@ -6,6 +6,9 @@
  *   torn       -1, torn[0]     make the next file: the last one keeps its torn end
  *   unsure     any             examine the end of the chain again, as at open
  *
+ * A file that is no longer the one in the folder makes it unsure; a folder that is no longer the one in
+ * the store takes nothing until it is put back.
+ *
  * Before the record that would be one too many since the last checkpoint comes the next. After a
  * record the head follows it. When that fails the record stands, since it is on the disk and chained,
  * and the head with it once a later one can be written: it never says more than there is.
@@ -36,7 +39,7 @@
 
 struct audit {
 	enum audit_trail trail; /* fixed */
-	int dir;                /* fixed after open; locked against other writers */
+	int store, dir;         /* fixed after open; the latter locked against other writers */
 	struct lock lock;
 	struct lock_cond idle;
 	bool writing;    /* by lock */
@@ -221,6 +224,8 @@ static int take_trail(struct audit *a, const char *store, struct fault *f)
 {
 	int err = audit_folder_open(store, a->trail, true, &a->dir, f);
 
+	if (!err && files_open_root(store, FILES_OWN, &a->store))
+		err = fault_set(f, -EIO, "look at the store", "the store cannot be opened");
 	if (err)
 		return err;
 	if (flock(a->dir, LOCK_EX | LOCK_NB) < 0)
@@ -471,6 +476,27 @@ static void end_writing(struct audit *a)
 	lock_cond_signal(&a->idle);
 }
 
+/* What others have put in the place of the folder, or of the file, does not get the record, nor does what
+ * was there before: nobody would find it. */
+static int check_place(struct audit *a)
+{
+	char name[AUDIT_FILE_SIZE];
+
+	if (!files_is_at(a->dir, a->store, audit_kinds[a->trail].folder))
+		return -ESTALE;
+	snprintf(name, sizeof name, AUDIT_FILE_NAME, a->number);
+	if (a->fd >= 0 && !files_is_at(a->fd, a->dir, name))
+		a->unsure = true;
+	return 0;
+}
+
+static int make_sure(struct audit *a)
+{
+	int err = check_place(a);
+
+	return err || !a->unsure ? err : examine(a, NULL);
+}
+
 int audit_write(struct audit *a, const struct audit_record *r)
 {
 	int err;
@@ -478,7 +504,7 @@ int audit_write(struct audit *a, const struct audit_record *r)
 	if (!a)
 		return -EIO;
 	begin_writing(a);
-	err = a->unsure ? examine(a, NULL) : 0;
+	err = make_sure(a);
 	if (!err)
 		err = write_record(a, r);
 	end_writing(a);
@@ -491,7 +517,7 @@ int audit_write_jobs(struct audit *a, const struct audit_job *jobs, size_t n, si
 
 	*ret_written = 0;
 	begin_writing(a);
-	err = a->unsure ? examine(a, NULL) : 0;
+	err = make_sure(a);
 	if (!err)
 		err = write_jobs(a, jobs, n, ret_written);
 	end_writing(a);
@@ -508,7 +534,7 @@ int audit_open(const char *store, enum audit_trail trail, struct audit **ret, st
 	if (!a)
 		return fault_set(f, -ENOMEM, "", "no memory for the audit trail");
 	a->trail = trail;
-	a->dir = a->fd = -1;
+	a->store = a->dir = a->fd = -1;
 	lock_init(&a->lock, RANK_AUDIT, "audit");
 	lock_cond_init(&a->idle);
 	err = take_trail(a, store, f);
@@ -539,6 +565,7 @@ void audit_close(struct audit *a)
 	key_free(a->key);
 	files_close(&a->fd);
 	files_close(&a->dir);
+	files_close(&a->store);
 	lock_cond_done(&a->idle);
 	lock_done(&a->lock);
 	free(a);

@@ -129,7 +129,8 @@ int audit_open(const char *store, enum audit_trail trail, struct audit **ret, st
 void audit_close(struct audit *a);
 
 /* On the disk when it returns 0. Else the record is not part of the trail, and what it announces
- * must not be done; a later one may succeed. -EIO where `a` is NULL: a trail that could not be
+ * must not be done; a later one may succeed. -ESTALE: something else is in the folder's place; -EBADMSG
+ * and others of audit_open(): in the newest file's. -EIO where `a` is NULL: a trail that could not be
  * opened. Threads may write at the same time. */
 int audit_write(struct audit *a, const struct audit_record *r);
 /* The same for the trail of jobs, all with one sync, or one for each file they go to. Where it fails,

@@ -291,9 +291,9 @@ static const char *name_of(const struct control_order *o)
 	static const char
 		*const names[] = { [CONTROL_APPROVE] = "approve", [CONTROL_WITHDRAW] = "withdraw" };
 
-	if (o->what == CONTROL_RAW)
-		return privileged_row(o->raw.command)->name;
-	return o->what == CONTROL_COMMAND ? privileged_row(o->command)->name : names[o->what];
+	return o->what == CONTROL_APPROVE || o->what == CONTROL_WITHDRAW
+		? names[o->what]
+		: privileged_row(o->command)->name;
 }
 
 /* Others read what one has written: no byte of it may move their terminal. */
@@ -304,11 +304,7 @@ static uint64_t begin(struct control *c, const struct control_order *o)
 		.asked = clock_wall(),
 		.fault = FAULT_NONE };
 
-	if (o->what == CONTROL_RAW)
-		snprintf(op.line, sizeof op.line, "%zu bytes at 0x%llx", o->raw.size,
-			(unsigned long long)o->raw.address);
-	else
-		fault_clean(op.line, sizeof op.line, o->line);
+	fault_clean(op.line, sizeof op.line, o->line);
 	lock_take(&c->lock);
 	op.id = ++c->next_id;
 	*place_of(c, op.id) = op;

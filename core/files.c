@@ -114,6 +114,14 @@ static ssize_t read_some(int fd, void *to, size_t n)
 	return got < 0 ? -errno : got;
 }
 
+bool files_is_at(int fd, int at, const char *name)
+{
+	struct stat own, there;
+
+	return fstat(fd, &own) == 0 && fstatat(at, name, &there, AT_SYMLINK_NOFOLLOW) == 0 &&
+		own.st_dev == there.st_dev && own.st_ino == there.st_ino;
+}
+
 int files_read(int fd, uint64_t most, struct buf *out)
 {
 	size_t start = out->len;

@@ -37,6 +37,9 @@ int files_open_folder(int at, const char *name, enum files_trust trust, int *ret
 /* A file at a relative path of plain components below `at`. */
 int files_open(int at, const char *path, enum files_trust trust, int *ret_fd, uint64_t *ret_size);
 
+/* Is what is open as `fd` still what the folder `at` has by that name? A link there is not followed. */
+bool files_is_at(int fd, int at, const char *name);
+
 /* The whole of a file, which must not be larger than `most`, appended to `out`. */
 int files_read(int fd, uint64_t most, struct buf *out);
 /* Open, read, close. */

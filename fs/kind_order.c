@@ -4,6 +4,7 @@
 #include "fs/handle.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -109,7 +110,7 @@ static void answer_raw(struct control_order *base, int err)
 
 void order_park_raw(struct npufs *fs, fuse_req_t req, const struct control_raw *raw)
 {
-	const struct control_order form = { .what = CONTROL_RAW };
+	const struct control_order form = { .what = CONTROL_RAW, .command = raw->command };
 	struct parked_order *o = order_like(&form, answer_raw);
 
 	if (o && raw->bytes)
@@ -119,6 +120,8 @@ void order_park_raw(struct npufs *fs, fuse_req_t req, const struct control_raw *
 		fuse_reply_err(req, ENOMEM);
 		return;
 	}
+	snprintf(o->base.line, sizeof o->base.line, "%zu bytes at 0x%llx", raw->size,
+		(unsigned long long)raw->address);
 	o->base.raw = *raw;
 	if (raw->bytes)
 		o->base.raw.bytes = buf_text(&o->base.text);

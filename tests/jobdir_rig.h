@@ -29,7 +29,7 @@
 
 static const struct cred root = { .uid = 0, .gid = 0, .pid = 1 },
 			 alice = { .uid = 1000, .gid = 1000, .pid = 2 },
-			 bob = { 1001, 1001, 3, NULL, NULL };
+			 bob = { .uid = 1001, .gid = 1001, .pid = 3 };
 
 static struct health health;
 static struct models *models;

@@ -357,6 +357,69 @@ static void open__what_others_could_have_changed__refused(void **state)
 	assert_null(x->audit);
 }
 
+/* Whatever is put in the place of folder, file or head: not believed, not written through, and what was
+ * there is gone on with once it is back. */
+static void write__another_in_its_place__refused_until_it_is_back(void **state)
+{
+	static const struct {
+		const char *what;
+		bool link;
+		int err;
+	} rows[] = {
+		{ "store/audit", true, -ESTALE },
+		{ "store/audit", false, -ESTALE },
+		{ FIRST, true, -ELOOP },
+		{ FIRST, false, -EBADMSG },
+	};
+	struct audit_rig *x = *state;
+	AUTO_BUF struct buf decoy = BUF_INIT;
+
+	write_some(x, 2);
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		bool folder = strcmp(rows[i].what, FIRST) != 0;
+
+		work_write_text(&x->w, "decoy", "");
+		assert_int_equal(rename(work_path(&x->w, rows[i].what), work_path(&x->w, "away")),
+			0);
+		if (rows[i].link)
+			assert_int_equal(symlink(work_path(&x->w, folder ? "away" : "decoy"),
+						 work_path(&x->w, rows[i].what)),
+				0);
+		else if (folder)
+			assert_int_equal(mkdir(work_path(&x->w, rows[i].what), 0700), 0);
+		else
+			put_file(x, rows[i].what, "", 0);
+		for (int n = 0; n < 3; n++)
+			assert_int_equal(audit_write(x->audit, &sample), rows[i].err);
+		assert_int_equal(remove(work_path(&x->w, rows[i].what)), 0);
+		assert_int_equal(audit_write(x->audit, &sample), folder ? -ESTALE : -EBADMSG);
+		assert_int_equal(rename(work_path(&x->w, "away"), work_path(&x->w, rows[i].what)),
+			0);
+		work_read(&x->w, "decoy", &decoy);
+		assert_int_equal(decoy.len, 0);
+		write_some(x, 1);
+	}
+	rig_sound(x, "records 1 to 6 in 1 files");
+}
+
+static void write__head_is_a_link__replaced_and_not_followed(void **state)
+{
+	struct audit_rig *x = *state;
+	AUTO_BUF struct buf decoy = BUF_INIT;
+	struct stat st;
+
+	write_some(x, 1);
+	work_write_text(&x->w, "decoy", "");
+	assert_int_equal(unlink(work_path(&x->w, HEAD)), 0);
+	assert_int_equal(symlink(work_path(&x->w, "decoy"), work_path(&x->w, HEAD)), 0);
+	write_some(x, 1);
+	assert_int_equal(lstat(work_path(&x->w, HEAD), &st), 0);
+	assert_true(S_ISREG(st.st_mode));
+	work_read(&x->w, "decoy", &decoy);
+	assert_int_equal(decoy.len, 0);
+	rig_sound(x, "records 1 to 2 in 1 files");
+}
+
 static void verify__strange_names__not_looked_at(void **state)
 {
 	struct audit_rig *x = *state;
@@ -389,6 +452,8 @@ int main(void)
 		TEST(open__in_use__is_busy),
 		TEST(open__modes__closed_to_others),
 		TEST(open__what_others_could_have_changed__refused),
+		TEST(write__another_in_its_place__refused_until_it_is_back),
+		TEST(write__head_is_a_link__replaced_and_not_followed),
 		TEST(verify__strange_names__not_looked_at),
 	};
 

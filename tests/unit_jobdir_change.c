@@ -420,7 +420,7 @@ static void list__entry_by_entry_while_removing__complete(void **state)
 static void user(unsigned seed)
 {
 	static const char *const names[] = { "a.json", "b.json", "a.txt", "tmp", "x", "c.json" };
-	const struct cred c = { 1000, 1000, 2, NULL, NULL };
+	const struct cred c = { .uid = 1000, .gid = 1000, .pid = 2 };
 
 	for (int i = 0; i < 400; i++) {
 		const char *name = names[rand_r(&seed) % ARRAY_SIZE(names)];
