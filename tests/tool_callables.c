@@ -52,7 +52,8 @@ static const uint32_t added = ADDED;
 static const struct callable_args add_args = { PACKET_VM, 3, 1, tensors, &added };
 static const struct callable_args least_args = { .kind = PACKET_VM };
 static struct callable_graph *graph;
-static struct vm vm;
+static const struct vm_arguments no_args;
+static struct vm vm = { .args = &no_args };
 static struct image least_image;
 
 static void launch(struct rig *r, int32_t id, const struct callable_args *args)
