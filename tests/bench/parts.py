@@ -18,6 +18,13 @@ TOKENS = 256
 LONG_PROMPT = json.dumps({"prompt": "s" * 300})
 
 
+def ratio_row(what, ours, other, aim="", unit="us", digits=0):
+    """The row of the ratio of times that were measured in turn."""
+    median, best = ground.ratio(ours, other)
+    row(what, f"{median:.2f}", aim, f"median; of minima {best:.2f} "
+        f"({min(ours):.{digits}f} {unit} / {min(other):.{digits}f} {unit})")
+
+
 # --- the file operations of a job against the floor ----------------------------------------------
 
 
@@ -25,9 +32,7 @@ def against(o, ours, other, what, aim):
     """Interleave jobseq in two folders, and print the ratio of the first to the other."""
     a, b = ground.rounds_of(o.rounds, lambda: ground.jobseq(ours, o.jobs),
                             lambda: ground.jobseq(other, o.jobs))
-    median, best = ground.ratio(a, b)
-    row(f"a job's operations / {what}", f"{median:.2f}", aim,
-        f"median; of minima {best:.2f} ({min(a):.0f} us / {min(b):.0f} us)")
+    ratio_row(f"a job's operations / {what}", a, b, aim)
 
 
 def floor(o):
@@ -109,9 +114,7 @@ def spool(o):
 
 def compared(o, what, large, small):
     """The row of one operation."""
-    median, best = ground.ratio(large, small)
-    row(f"{what}, {o.many} jobs / {o.few}", f"{median:.2f}", "<= 1.20",
-        f"median; of minima {best:.2f} ({min(large):.1f} us / {min(small):.1f} us)")
+    ratio_row(f"{what}, {o.many} jobs / {o.few}", large, small, "<= 1.20", digits=1)
 
 
 def cycles(o):
@@ -344,11 +347,8 @@ def callable_figures():
 
 
 def of_figures(rounds, a, b, what, aim=""):
-    """The row of the ratio of two figures of nanoseconds."""
-    ours, other = [r[a] for r in rounds], [r[b] for r in rounds]
-    median, best = ground.ratio(ours, other)
-    row(what, f"{median:.2f}", aim,
-        f"median; of minima {best:.2f} ({min(ours):.0f} ns / {min(other):.0f} ns)")
+    """The row of the ratio of two figures."""
+    ratio_row(what, [r[a] for r in rounds], [r[b] for r in rounds], aim, "ns")
 
 
 def callable_launches(rounds):
@@ -361,7 +361,7 @@ def callable_launches(rounds):
         f"median; best {min(path):.0f}, of which {min(r['host_ns'] for r in rounds):.0f} before "
         "the device has it")
     row("allocations of all launches", f"{max(r['allocations'] for r in rounds):.0f}", "0")
-    of_figures(rounds, "replay_ns", "least_ns", "a launch of a graph / a launch", "<= 1")
+    of_figures(rounds, "replay_ns", "least_ns", "a launch of a graph / a launch")
 
 
 def callable_memory(figures):
