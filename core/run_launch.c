@@ -2,7 +2,8 @@
  *
  *   TAKE    device memory for the next tensor, and its data
  *   LAUNCH  the one launch; of several, or repeated, the graph that they were captured into
- *   READ    the next tensor of the answer, after what was launched has ended
+ *   WAIT    until what was launched has ended
+ *   READ    the next tensor of the answer, which is looked through
  *
  * The context may end between two steps. What was taken from it is gone then, and so is the job. */
 #include "core/run.h"
@@ -16,6 +17,7 @@
 #include "core/json.h"
 #include "core/mem.h"
 #include "core/tensor_json.h"
+#include "core/trace.h"
 
 /* Replays go on in one step until so many of the machine's steps may have been made. */
 #define STEP_BUDGET (1u << 20)
@@ -197,10 +199,40 @@ static enum step read_result(struct run_launch *r, struct callable_cache *c, str
 	return r->n_read == r->plan->n_outputs ? STEP_ENDED : STEP_MORE;
 }
 
+static enum step wait_launched(struct run_launch *r, struct callable_cache *c, struct step_fault *f)
+{
+	if (callable_wait(c, &f->fault))
+		return refuse(f);
+	r->waited = true;
+	return r->plan->n_outputs ? STEP_MORE : STEP_ENDED;
+}
+
+static const struct phase {
+	enum step (*step)(struct run_launch *r, struct callable_cache *c, struct step_fault *f);
+	enum trace_kind kind;
+} phases[] = {
+	{ take_tensor, TRACE_TRANSFER_IN },
+	{ launch, TRACE_COMPUTE },
+	{ wait_launched, TRACE_COMPUTE },
+	{ read_result, TRACE_TRANSFER_OUT },
+};
+
+static const struct phase *phase_of(const struct run_launch *r)
+{
+	if (r->n_taken < r->plan->n_tensors)
+		return &phases[0];
+	if (r->launched < r->base.request->repeat)
+		return &phases[1];
+	return &phases[r->waited ? 3 : 2];
+}
+
 static enum step launch_step(struct run *run, struct buf *piece, struct step_fault *f)
 {
 	struct run_launch *r = (struct run_launch *)run;
 	struct callable_cache *c = context_of(r);
+	const struct phase *p = phase_of(r);
+	int64_t begin = trace_begin();
+	enum step s;
 
 	(void)piece;
 	if (!c) {
@@ -208,14 +240,10 @@ static enum step launch_step(struct run *run, struct buf *piece, struct step_fau
 			"the context of the callables ended while the job ran");
 		return STEP_FAILED;
 	}
-	if (r->n_taken < r->plan->n_tensors)
-		return take_tensor(r, c, f);
-	if (r->launched < r->base.request->repeat)
-		return launch(r, c, f);
-	if (!r->waited && callable_wait(c, &f->fault))
-		return refuse(f);
-	r->waited = true;
-	return r->plan->n_outputs ? read_result(r, c, f) : STEP_ENDED;
+	s = p->step(r, c, f);
+	trace_step(begin, p->kind, DEVICE_AUTO, 0,
+		s == STEP_FAILED ? f->fault.device : NPU_SUCCESS);
+	return s;
 }
 
 /* --- the answer ------------------------------------------------------------------------------- */

@@ -12,6 +12,8 @@
  *   checks            the output is looked through
  *   transfer_out      the buffers give the host memory back
  *   kv_update         the second inference of a step, which commits KV; it has the four above in it
+ *                     (of a job that launches callables: a tensor to the device, launches, a tensor
+ *                     back, as transfer_in, compute and transfer_out)
  *   delivery          the end of a job: its results stored, who waits is woken
  *   generation_open, generation_close, recovery
  *
