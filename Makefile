@@ -81,7 +81,7 @@ $(BUILD)/fs/%.o: CPPFLAGS += $(shell pkg-config --cflags fuse3)
 $(BUILD)/core/sim/%.o $(BUILD)/pic/core/sim/%.o: CFLAGS += -O3 -fno-math-errno -fno-trapping-math \
 	-ffp-contract=off
 # Loops over all logits of a token.
-$(BUILD)/core/sampler.o $(BUILD)/core/infer.o: CFLAGS += -O3
+$(BUILD)/core/sampler.o $(BUILD)/core/tensor.o: CFLAGS += -O3
 
 $(BUILD)/%.o: %.c
 	@mkdir -p $(@D)
@@ -101,7 +101,8 @@ $(BUILD)/tests/unit_%: $(BUILD)/tests/unit_%.o $(FAKES) $(ADMIN_LIB) $(LIB_OBJ)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ -lcmocka $(LDLIBS_CORE)
 
 # These count and refuse what the code under test allocates.
-$(BUILD)/tests/unit_callable_%: LDFLAGS += $(foreach f,malloc calloc realloc aligned_alloc,-Wl$(comma)--wrap=$f)
+$(BUILD)/tests/unit_callable_% $(BUILD)/tests/tool_callables: LDFLAGS += $(foreach f,malloc calloc realloc aligned_alloc,-Wl$(comma)--wrap=$f)
+$(BUILD)/tests/tool_callables: LDLIBS_CORE += -lcmocka
 
 $(BUILD)/tests/tool_%: $(BUILD)/tests/tool_%.o $(LIB_OBJ)
 	$(if $(Q),@echo "  LINK  $@")
@@ -126,6 +127,7 @@ DOUBLE_LIB   := $(DOUBLE)/lib/libcalrt.so
 CALRT_DOUBLE := $(BUILD)/tests/npufs-calrt.so
 PIC_CORE     := $(patsubst %.c,$(BUILD)/pic/%.o,$(wildcard core/device_sim.c core/device_soft*.c \
 	core/sim/*.c core/json*.c) \
+	$(addprefix core/callable/,consume.c image.c memory_soft.c packet.c vm.c vm_verify.c) \
 	core/buf.c core/decimal.c core/fault.c core/lock.c core/npu_error.c core/tensor.c core/utf8.c)
 CALRT_LINK    = $(CXX) $(CXXFLAGS) $(LDFLAGS) -shared $(if $(SAN),,-Wl,-z,defs)
 
@@ -238,7 +240,7 @@ fuzz-seeds: $(REPLAYS) ## the fuzz targets' seeds and kept crashes, once each
 
 # --- measuring and checking ------------------------------------------------------------------------
 
-bench: programs $(TOOLS) ## ratios to the kernel's floor, tokens a second, memory, latency
+bench: programs $(TOOLS) ## ratios to the kernel's floor, tokens a second, memory, latency, callables
 	@BUILD=$(BUILD) python3 tests/bench/run.py
 
 coverage: ## line coverage of the unit tests (lcov)

@@ -38,7 +38,8 @@
 #define FILE_MODE 0600
 
 struct audit {
-	int store, dir; /* fixed after open; the latter locked against other writers */
+	enum audit_trail trail; /* fixed */
+	int store, dir;         /* fixed after open; the latter locked against other writers */
 	struct lock lock;
 	struct lock_cond idle;
 	bool writing;    /* by lock */
@@ -52,7 +53,7 @@ struct audit {
 	uint64_t size;   /* of it, all whole records */
 	size_t n_files;
 	bool sealed;            /* there is a head, and it holds */
-	uint64_t since;         /* records since the last checkpoint, or AUDIT_CHECKPOINT_EVERY */
+	uint64_t since;         /* records since the last checkpoint, or checkpoint_every */
 	struct audit_line last; /* seq and hash of the last record; torn: what is torn after it */
 };
 
@@ -134,11 +135,9 @@ static int take_file(struct audit *a, uint32_t number)
 /* Where no checkpoint is seen, and the walk began late, one is due. */
 static uint64_t since_checkpoint(const struct audit_chain *c)
 {
-	uint64_t since = c->last - c->checkpoint;
+	uint64_t since = c->last - c->checkpoint, most = audit_kinds[c->trail].checkpoint_every;
 
-	return (c->checkpoint || c->whole) && since < AUDIT_CHECKPOINT_EVERY
-		? since
-		: AUDIT_CHECKPOINT_EVERY;
+	return (c->checkpoint || c->whole) && since < most ? since : most;
 }
 
 static int walk_files(struct audit *a, struct audit_chain *c, const struct audit_files *files,
@@ -158,7 +157,7 @@ static int walk_end(struct audit *a, const struct audit_files *files, struct fau
 	AUTO_CLEANUP(audit_chain_done) struct audit_chain c;
 	int err;
 
-	audit_chain_init(&c, true);
+	audit_chain_init(&c, a->trail, true);
 	c.key = a->key;
 	err = audit_head_read(a->dir, a->key, a->sealed, &c.mark, f);
 	if (!err)
@@ -185,7 +184,7 @@ static int examine(struct audit *a, struct fault *f)
 	a->unsure = true;
 	a->entry_unsynced = true;
 	if (err)
-		return fault_set(f, err, "look at the folder audit of the store",
+		return fault_set(f, err, "look at the audit folder of the store",
 			"the audit folder cannot be read: %s", strerror(-err));
 	err = walk_end(a, &files, f);
 	if (err)
@@ -223,7 +222,7 @@ static int seal(struct audit *a, struct fault *f)
 
 static int take_trail(struct audit *a, const char *store, struct fault *f)
 {
-	int err = audit_folder_open(store, true, &a->dir, f);
+	int err = audit_folder_open(store, a->trail, true, &a->dir, f);
 
 	if (!err && files_open_root(store, FILES_OWN, &a->store))
 		err = fault_set(f, -EIO, "look at the store", "the store cannot be opened");
@@ -269,6 +268,20 @@ static int begin_file(struct audit *a)
 	return 0;
 }
 
+static int remove_oldest(struct audit *a, size_t n)
+{
+	AUTO_CLEANUP(audit_files_done) struct audit_files files = { NULL, 0 };
+	char name[AUDIT_FILE_SIZE];
+	int err = audit_files_list(a->dir, &files);
+
+	for (size_t i = 0; !err && i < n && i + 1 < files.n; i++) {
+		snprintf(name, sizeof name, AUDIT_FILE_NAME, files.numbers[i]);
+		err = disk_unlink(a->dir, name);
+		a->n_files -= !err;
+	}
+	return err;
+}
+
 static int make_room(struct audit *a, size_t most, size_t len)
 {
 	bool next = a->fd < 0 || a->size + len > AUDIT_FILE_BYTES;
@@ -277,13 +290,14 @@ static int make_room(struct audit *a, size_t most, size_t len)
 	if (a->n_files + next > most)
 		err = count_files(a);
 	if (!err && a->n_files + next > most)
-		err = -ENOSPC;
+		err = audit_kinds[a->trail].oldest_goes ? remove_oldest(a, a->n_files + next - most)
+							: -ENOSPC;
 	return err || !next ? err : begin_file(a);
 }
 
-static int put_line(struct audit *a, const struct buf *line)
+static int put_lines(struct audit *a, const struct buf *lines)
 {
-	int err = disk_write(a->fd, line->data, line->len, a->size);
+	int err = disk_write(a->fd, lines->data, lines->len, a->size);
 
 	if (!err)
 		err = disk_fsync(a->fd);
@@ -291,56 +305,117 @@ static int put_line(struct audit *a, const struct buf *line)
 		err = disk_fsync(a->dir);
 	if (!err) {
 		a->entry_unsynced = false;
-		a->size += line->len;
+		a->size += lines->len;
 	} else if (disk_truncate(a->fd, a->size)) {
 		a->unsure = true;
 	}
 	return err;
 }
 
-static struct audit_line next_line(const struct audit *a)
+/* What is signed is what others may keep: its hash stands for all before it. */
+static void mirror_checkpoints(const struct buf *texts)
 {
-	struct audit_line l = { .seq = a->last.seq + 1 };
-
-	memcpy(l.torn, a->last.torn, sizeof l.torn);
-	memcpy(l.prev, a->last.hash, sizeof l.prev);
-	return l;
+	for (size_t at = 0; at < texts->len; at += strlen(texts->data + at) + 1)
+		audit_mirror(texts->data + at);
 }
 
-static int add_line(struct audit *a, size_t most, struct audit_line *l, const struct buf *line)
-{
-	int err = make_room(a, most, line->len);
+/* Lines that are to be written together: to one file, with one sync. */
+struct draft {
+	size_t most; /* files there may be */
+	struct buf lines;
+	struct buf checkpoints;                 /* those among them, each ended by a NUL */
+	struct audit_line last;                 /* the audit's when they are written, as is since */
+	uint64_t since, n_records, n_committed; /* in it; in those before it */
+};
 
-	if (!err)
-		err = put_line(a, line);
+static struct draft draft_begin(const struct audit *a, size_t most)
+{
+	return (struct draft){ .most = most, .last = a->last, .since = a->since };
+}
+
+static void draft_done(struct draft *d)
+{
+	buf_done(&d->lines);
+	buf_done(&d->checkpoints);
+}
+
+static int commit(struct audit *a, struct draft *d)
+{
+	int err = buf_error(&d->lines);
+
+	if (!err && d->lines.len)
+		err = make_room(a, d->most, d->lines.len);
+	if (!err && d->lines.len)
+		err = put_lines(a, &d->lines);
 	if (err)
 		return err;
-	a->last = *l;
-	a->last.torn[0] = '\0';
-	a->since++;
+	a->last = d->last;
+	a->since = d->since;
+	d->n_committed += d->n_records;
+	d->n_records = 0;
+	mirror_checkpoints(&d->checkpoints);
+	buf_reset(&d->lines);
+	buf_reset(&d->checkpoints);
 	return 0;
 }
 
-/* What is signed is what others may keep: its hash stands for all before it. */
-static void mirror_checkpoint(struct buf *line)
+static struct audit_line next_line(const struct draft *d)
 {
-	line->data[--line->len] = '\0';
-	audit_mirror(line->data);
+	struct audit_line l = { .seq = d->last.seq + 1 };
+
+	memcpy(l.torn, d->last.torn, sizeof l.torn);
+	memcpy(l.prev, d->last.hash, sizeof l.prev);
+	return l;
 }
 
-static int write_checkpoint(struct audit *a, size_t most)
+/* What would not fit behind the others goes to the next file. */
+static int add_line(struct audit *a, struct draft *d, const struct audit_line *l,
+	const struct buf *line)
 {
-	struct audit_line l = next_line(a);
+	size_t room = AUDIT_FILE_BYTES - (a->fd < 0 ? 0 : a->size);
+	int err = d->lines.len && d->lines.len + line->len > room ? commit(a, d) : 0;
+
+	if (err)
+		return err;
+	buf_put(&d->lines, line->data, line->len);
+	d->last = *l;
+	d->last.torn[0] = '\0';
+	d->since++;
+	return 0;
+}
+
+static int add_checkpoint(struct audit *a, struct draft *d)
+{
+	struct audit_line l = next_line(d);
 	AUTO_BUF struct buf line = BUF_INIT;
 	int err = audit_line_checkpoint(a->key, clock_wall(), &l, &line);
 
 	if (!err)
-		err = add_line(a, most, &l, &line);
+		err = add_line(a, d, &l, &line);
 	if (err)
 		return err;
-	a->since = 0;
-	mirror_checkpoint(&line);
+	d->since = 0;
+	buf_put(&d->checkpoints, line.data, line.len);
+	if (!buf_error(&d->checkpoints)) /* the newline's place */
+		d->checkpoints.data[d->checkpoints.len - 1] = '\0';
 	return 0;
+}
+
+static int add_record(struct audit *a, struct draft *d, const void *record, int64_t wall_ns)
+{
+	bool due = d->since >= audit_kinds[a->trail].checkpoint_every;
+	int err = due ? add_checkpoint(a, d) : 0;
+	AUTO_BUF struct buf line = BUF_INIT;
+	struct audit_line l;
+
+	if (err)
+		return err;
+	l = next_line(d);
+	err = audit_line_put(a->trail, record, wall_ns, &l, &line);
+	if (!err)
+		err = add_line(a, d, &l, &line);
+	d->n_records += !err;
+	return err;
 }
 
 static void mirror_record(const struct audit_record *r, int64_t wall_ns, uint64_t seq)
@@ -354,22 +429,33 @@ static void mirror_record(const struct audit_record *r, int64_t wall_ns, uint64_
 static int write_record(struct audit *a, const struct audit_record *r)
 {
 	const size_t most = r->decision == AUDIT_REFUSED ? AUDIT_FILES_REFUSED : AUDIT_FILES_MAX;
+	AUTO_CLEANUP(draft_done) struct draft d = draft_begin(a, most);
 	const int64_t wall = clock_wall();
-	int err = a->since >= AUDIT_CHECKPOINT_EVERY ? write_checkpoint(a, most) : 0;
-	AUTO_BUF struct buf line = BUF_INIT;
-	struct audit_line l;
+	int err = add_record(a, &d, r, wall);
 
-	if (err)
-		return err;
-	l = next_line(a);
-	err = audit_line_put(r, wall, &l, &line);
 	if (!err)
-		err = add_line(a, most, &l, &line);
+		err = commit(a, &d);
 	if (err)
 		return err;
 	write_head(a); /* best effort */
-	mirror_record(r, wall, l.seq);
+	mirror_record(r, wall, a->last.seq);
 	return 0;
+}
+
+static int write_jobs(struct audit *a, const struct audit_job *jobs, size_t n, size_t *ret_written)
+{
+	AUTO_CLEANUP(draft_done)
+	struct draft d = draft_begin(a, audit_kinds[a->trail].files_max);
+	int err = 0;
+
+	for (size_t i = 0; !err && i < n; i++)
+		err = add_record(a, &d, &jobs[i], jobs[i].ended);
+	if (!err)
+		err = commit(a, &d);
+	*ret_written = d.n_committed;
+	if (d.n_committed)
+		write_head(a); /* best effort */
+	return err;
 }
 
 static void begin_writing(struct audit *a)
@@ -392,50 +478,62 @@ static void end_writing(struct audit *a)
 
 /* What others have put in the place of the folder, or of the file, does not get the record, nor does what
  * was there before: nobody would find it. */
-static int check_place(struct audit *a)
+static int find_end(struct audit *a)
 {
 	char name[AUDIT_FILE_SIZE];
 
-	if (!files_is_at(a->dir, a->store, AUDIT_FOLDER))
+	if (!files_is_at(a->dir, a->store, audit_kinds[a->trail].folder))
 		return -ESTALE;
 	snprintf(name, sizeof name, AUDIT_FILE_NAME, a->number);
 	if (a->fd >= 0 && !files_is_at(a->fd, a->dir, name))
 		a->unsure = true;
-	return 0;
+	return a->unsure ? examine(a, NULL) : 0;
 }
 
 int audit_write(struct audit *a, const struct audit_record *r)
 {
-	int err = 0;
+	int err;
 
 	if (!a)
 		return -EIO;
 	begin_writing(a);
-	err = check_place(a);
-	if (!err && a->unsure)
-		err = examine(a, NULL);
+	err = find_end(a);
 	if (!err)
 		err = write_record(a, r);
 	end_writing(a);
 	return err;
 }
 
+int audit_write_jobs(struct audit *a, const struct audit_job *jobs, size_t n, size_t *ret_written)
+{
+	int err;
+
+	*ret_written = 0;
+	begin_writing(a);
+	err = find_end(a);
+	if (!err)
+		err = write_jobs(a, jobs, n, ret_written);
+	end_writing(a);
+	return err;
+}
+
 /* --- opening and closing --------------------------------------------------------------------- */
 
-int audit_open(const char *store, struct audit **ret, struct fault *f)
+int audit_open(const char *store, enum audit_trail trail, struct audit **ret, struct fault *f)
 {
 	struct audit *a = calloc(1, sizeof *a);
 	int err;
 
 	if (!a)
 		return fault_set(f, -ENOMEM, "", "no memory for the audit trail");
+	a->trail = trail;
 	a->store = a->dir = a->fd = -1;
 	lock_init(&a->lock, RANK_AUDIT, "audit");
 	lock_cond_init(&a->idle);
 	err = take_trail(a, store, f);
 	if (err) {
 		audit_close(a);
-		return err;
+		return audit_tell(trail, err, f);
 	}
 	a->open = true;
 	*ret = a;
@@ -445,7 +543,10 @@ int audit_open(const char *store, struct audit **ret, struct fault *f)
 /* As far as the disk lets: what is missing is missing after a crash too. */
 static void write_end(struct audit *a)
 {
-	if (a->open && !a->unsure && a->since && !write_checkpoint(a, AUDIT_FILES_MAX))
+	AUTO_CLEANUP(draft_done)
+	struct draft d = draft_begin(a, audit_kinds[a->trail].files_max);
+
+	if (a->open && !a->unsure && a->since && !add_checkpoint(a, &d) && !commit(a, &d))
 		write_head(a);
 }
 

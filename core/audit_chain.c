@@ -12,9 +12,9 @@
 
 #include "core/files.h"
 
-void audit_chain_init(struct audit_chain *c, bool whole)
+void audit_chain_init(struct audit_chain *c, enum audit_trail trail, bool whole)
 {
-	*c = (struct audit_chain){ .whole = whole, .hash = AUDIT_NO_HASH };
+	*c = (struct audit_chain){ .trail = trail, .whole = whole, .hash = AUDIT_NO_HASH };
 }
 
 void audit_chain_done(struct audit_chain *c)
@@ -55,7 +55,8 @@ static const char *wrong_seal(const struct audit_chain *c, const char *line,
 	if (l->seq == c->mark.seq + 1 && c->mark.seq && strcmp(l->prev, c->mark.hash) != 0)
 		return "it does not follow the record that the head was signed for";
 	if (!l->signed_len)
-		return c->checkpoint && l->seq > c->checkpoint + AUDIT_CHECKPOINT_EVERY
+		return c->checkpoint &&
+				l->seq > c->checkpoint + audit_kinds[c->trail].checkpoint_every
 			? "a checkpoint before it is missing"
 			: NULL;
 	if (!c->key)
@@ -70,7 +71,7 @@ static int add_line(struct audit_chain *c, const char *line, size_t len)
 	struct audit_line l;
 
 	c->line++;
-	c->wrong = audit_line_get(line, len, &l);
+	c->wrong = audit_line_get(c->trail, line, len, &l);
 	if (!c->wrong)
 		c->wrong = wrong_link(c, &l);
 	if (!c->wrong)
@@ -114,6 +115,8 @@ int audit_chain_file(struct audit_chain *c, int dir, uint32_t number, struct fau
 	AUTO_BUF struct buf bytes = BUF_INIT;
 	int err = audit_file_load(dir, number, &bytes);
 
+	if (err == -ENOENT && !c->last && audit_kinds[c->trail].oldest_goes)
+		return 0; /* it went since the folder was listed */
 	if (!err)
 		err = audit_chain_add(c, buf_text(&bytes), bytes.len);
 	if (!c->wrong)

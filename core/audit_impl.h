@@ -10,9 +10,20 @@
 #include "core/audit_line.h"
 #include "core/audit_seal.h"
 
+/* What the trails differ in. */
+struct audit_kind {
+	const char *folder; /* in the store */
+	size_t files_max;
+	bool oldest_goes;          /* when there would be more; else -ENOSPC */
+	uint64_t checkpoint_every; /* so many records at most without one */
+};
+extern const struct audit_kind audit_kinds[AUDIT_TRAIL_COUNT];
+
+/* A trail was found wrong for the reason `err`: say which. Returns err. */
+int audit_tell(enum audit_trail trail, int err, struct fault *f);
+
 /* --- the folder ------------------------------------------------------------------------------- */
 
-#define AUDIT_FOLDER    "audit" /* in the store */
 #define AUDIT_FILE_NAME "%08" PRIu32 ".jsonl"
 #define AUDIT_FILE_SIZE 24 /* of a name's buffer */
 
@@ -21,7 +32,8 @@ struct audit_files {
 	size_t n;
 };
 
-int audit_folder_open(const char *store, bool make, int *ret_dir, struct fault *f);
+int audit_folder_open(const char *store, enum audit_trail trail, bool make, int *ret_dir,
+	struct fault *f);
 /* What else is in the folder is not looked at. */
 int audit_files_list(int dir, struct audit_files *ret);
 void audit_files_done(struct audit_files *files);
@@ -34,6 +46,7 @@ int audit_file_fault(struct fault *f, int err, uint32_t number);
 
 /* A walk over the files, oldest first. */
 struct audit_chain {
+	enum audit_trail trail;
 	bool whole;           /* begins at the oldest file; else with what is given as sound */
 	uint64_t first, last; /* records seen; 0: none so far */
 	char hash[SHA256_HEX_SIZE]; /* the last one's */
@@ -48,7 +61,7 @@ struct audit_chain {
 	const char *wrong; /* NULL while all is sound */
 };
 
-void audit_chain_init(struct audit_chain *c, bool whole);
+void audit_chain_init(struct audit_chain *c, enum audit_trail trail, bool whole);
 void audit_chain_done(struct audit_chain *c);
 /* The bytes of the next file. -EBADMSG: the chain is broken; it then stays so. */
 int audit_chain_add(struct audit_chain *c, const char *bytes, size_t n);

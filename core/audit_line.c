@@ -69,7 +69,7 @@ static void add_links(struct json_value *to, const struct audit_line *l)
 	json_add_string(to, "prev", l->prev);
 }
 
-static void add_record(struct json_value *to, const struct audit_record *r, bool digests)
+static void add_command(struct json_value *to, const struct audit_record *r, bool digests)
 {
 	add_who(to, r);
 	add_text(to, "command", r->command, AUDIT_NAME_MAX);
@@ -80,6 +80,41 @@ static void add_record(struct json_value *to, const struct audit_record *r, bool
 	add_text(to, "why", r->why, AUDIT_NAME_MAX);
 	add_text(to, "message", r->message, AUDIT_MESSAGE_MAX);
 }
+
+static void add_whole_command(struct json_value *to, const void *record)
+{
+	add_command(to, record, true);
+}
+
+static void add_known(struct json_value *to, const char *key, const char *digest)
+{
+	if (digest[0])
+		json_add_string(to, key, digest);
+	else
+		json_add_null(to, key);
+}
+
+static void add_job(struct json_value *to, const void *record)
+{
+	const struct audit_job *r = record;
+
+	json_add_uint(to, "job", r->job);
+	json_add_uint(to, "uid", r->uid);
+	json_add_uint(to, "gid", r->gid);
+	add_known(to, "request_sha256", r->request);
+	add_known(to, "model_sha256", r->model);
+	add_known(to, "output_sha256", r->output);
+	json_add_uint(to, "prompt_tokens", r->prompt_tokens);
+	json_add_uint(to, "output_tokens", r->output_tokens);
+	json_add_string(to, "verdict", r->verdict);
+	json_add_string(to, "error", r->error);
+	json_add_uint(to, "lost", r->lost);
+}
+
+static void (*const add_members[AUDIT_TRAIL_COUNT])(struct json_value *to, const void *record) = {
+	[AUDIT_COMMANDS] = add_whole_command,
+	[AUDIT_JOBS] = add_job,
+};
 
 /* Append the text of `object`, which is freed and may be NULL, up to the brace that closes it. */
 static int put_open(struct json_value *object, struct buf *out)
@@ -102,8 +137,8 @@ static int put_hash(struct audit_line *l, size_t start, struct buf *out)
 	return out->len - start > AUDIT_LINE_MAX ? -EMSGSIZE : buf_error(out);
 }
 
-int audit_line_put(const struct audit_record *r, int64_t wall_ns, struct audit_line *l,
-	struct buf *out)
+int audit_line_put(enum audit_trail trail, const void *record, int64_t wall_ns,
+	struct audit_line *l, struct buf *out)
 {
 	struct json_value *to = json_new_object();
 	size_t start = out->len;
@@ -111,7 +146,7 @@ int audit_line_put(const struct audit_record *r, int64_t wall_ns, struct audit_l
 
 	if (to) {
 		add_start(to, l->seq, wall_ns);
-		add_record(to, r, true);
+		add_members[trail](to, record);
 		add_links(to, l);
 	}
 	err = put_open(to, out);
@@ -148,7 +183,7 @@ int audit_line_plain(const struct audit_record *r, int64_t wall_ns, uint64_t seq
 
 	if (to) {
 		add_start(to, seq, wall_ns);
-		add_record(to, r, false);
+		add_command(to, r, false);
 	}
 	err = json_render(to, false, out);
 	json_free(to);
@@ -186,6 +221,11 @@ static bool is_integer(const struct json_value *v, struct audit_line *l)
 
 	(void)l;
 	return json_type(v) == JSON_NUMBER && json_int64(v, &n) == 0;
+}
+
+static bool is_known(const struct json_value *v, struct audit_line *l)
+{
+	return json_type(v) == JSON_NULL || is_digest(v, l);
 }
 
 static bool is_login(const struct json_value *v, struct audit_line *l)
@@ -240,7 +280,7 @@ static const struct member of_checkpoint[] = {
 	{ "hash", is_digest, false },
 };
 
-static const struct member of_record[] = {
+static const struct member of_command[] = {
 	{ "seq", get_seq, false },
 	{ "time", is_text, false },
 	{ "uid", is_integer, false },
@@ -258,17 +298,49 @@ static const struct member of_record[] = {
 	{ "hash", is_digest, false },
 };
 
-static bool get_members(const struct json_value *object, const struct member *members, size_t n,
+static const struct member of_job[] = {
+	{ "seq", get_seq, false },
+	{ "time", is_text, false },
+	{ "job", is_integer, false },
+	{ "uid", is_integer, false },
+	{ "gid", is_integer, false },
+	{ "request_sha256", is_known, false },
+	{ "model_sha256", is_known, false },
+	{ "output_sha256", is_known, false },
+	{ "prompt_tokens", is_integer, false },
+	{ "output_tokens", is_integer, false },
+	{ "verdict", is_text, false },
+	{ "error", is_text, false },
+	{ "lost", is_integer, false },
+	{ "torn", get_torn, true },
+	{ "prev", get_prev, false },
+	{ "hash", is_digest, false },
+};
+
+struct form {
+	const struct member *members;
+	size_t n;
+};
+
+static const struct form checkpoint_form = { of_checkpoint, ARRAY_SIZE(of_checkpoint) };
+
+static const struct form record_forms[AUDIT_TRAIL_COUNT] = {
+	[AUDIT_COMMANDS] = { of_command, ARRAY_SIZE(of_command) },
+	[AUDIT_JOBS] = { of_job, ARRAY_SIZE(of_job) },
+};
+
+static bool get_members(const struct json_value *object, const struct form *form,
 	struct audit_line *l)
 {
 	const struct json_value *v = json_first(object);
 
-	for (size_t i = 0; i < n; i++) {
-		bool same = v && strcmp(json_key(v), members[i].key) == 0;
+	for (size_t i = 0; i < form->n; i++) {
+		const struct member *m = &form->members[i];
+		bool same = v && strcmp(json_key(v), m->key) == 0;
 
-		if (!same && members[i].optional)
+		if (!same && m->optional)
 			continue;
-		if (!same || !members[i].get(v, l))
+		if (!same || !m->get(v, l))
 			return false;
 		v = json_next(v);
 	}
@@ -290,7 +362,7 @@ static bool get_signature(const char *line, size_t len, struct audit_line *l)
 	return signature_get(CHECKPOINT_WORD, sign, sizeof sign, &l->signature);
 }
 
-static bool get_object(const char *line, size_t len, struct audit_line *l)
+static bool get_object(enum audit_trail trail, const char *line, size_t len, struct audit_line *l)
 {
 	struct json_value *object;
 	bool good = false;
@@ -298,10 +370,9 @@ static bool get_object(const char *line, size_t len, struct audit_line *l)
 	if (json_parse(line, len, &object, NULL))
 		return false;
 	if (json_type(object) == JSON_OBJECT && json_member(object, "checkpoint"))
-		good = get_members(object, of_checkpoint, ARRAY_SIZE(of_checkpoint), l) &&
-			get_signature(line, len, l);
+		good = get_members(object, &checkpoint_form, l) && get_signature(line, len, l);
 	else if (json_type(object) == JSON_OBJECT)
-		good = get_members(object, of_record, ARRAY_SIZE(of_record), l);
+		good = get_members(object, &record_forms[trail], l);
 	json_free(object);
 	return good;
 }
@@ -317,7 +388,8 @@ static bool get_hash(const char *tail, char ret[SHA256_HEX_SIZE])
 		get_digest(hex, ret);
 }
 
-const char *audit_line_get(const char *line, size_t len, struct audit_line *ret)
+const char *audit_line_get(enum audit_trail trail, const char *line, size_t len,
+	struct audit_line *ret)
 {
 	struct audit_line l = { .seq = 0 };
 	char real[SHA256_HEX_SIZE];
@@ -329,7 +401,7 @@ const char *audit_line_get(const char *line, size_t len, struct audit_line *ret)
 	sha256_hex(line, len - TAIL_BYTES, real);
 	if (strcmp(real, l.hash) != 0)
 		return "its bytes are not those that its hash was made of";
-	if (!get_object(line, len, &l))
+	if (!get_object(trail, line, len, &l))
 		return "it is not a record";
 	*ret = l;
 	return NULL;

@@ -24,10 +24,10 @@ struct audit_line { /* the chain's part of a record */
 	uint64_t count;
 };
 
-/* Append the line of `r`, with its newline; seq, torn and prev are given in `l`, the hash is set.
- * -EMSGSIZE is a fault of the limits in audit.h. */
-int audit_line_put(const struct audit_record *r, int64_t wall_ns, struct audit_line *l,
-	struct buf *out);
+/* Append the line of a record of that trail (struct audit_record or audit_job), with its newline; seq,
+ * torn and prev are given in `l`, the hash is set. -EMSGSIZE is a fault of the limits in audit.h. */
+int audit_line_put(enum audit_trail trail, const void *record, int64_t wall_ns,
+	struct audit_line *l, struct buf *out);
 
 /* The same for a checkpoint, signed with `k`. */
 int audit_line_checkpoint(const struct key *k, int64_t wall_ns, struct audit_line *l,
@@ -37,6 +37,7 @@ int audit_line_plain(const struct audit_record *r, int64_t wall_ns, uint64_t seq
 
 /* Any bytes without newline. NULL, or what is wrong with them (static text): they are no record, or
  * the hash is not theirs. */
-const char *audit_line_get(const char *line, size_t len, struct audit_line *ret);
+const char *audit_line_get(enum audit_trail trail, const char *line, size_t len,
+	struct audit_line *ret);
 
 #endif

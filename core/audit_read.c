@@ -17,6 +17,23 @@
 
 #define FOLDER_MODE 0700
 
+const struct audit_kind audit_kinds[AUDIT_TRAIL_COUNT] = {
+	[AUDIT_COMMANDS] = { "audit", AUDIT_FILES_MAX, false, AUDIT_CHECKPOINT_EVERY },
+	[AUDIT_JOBS] = { "audit-jobs", AUDIT_JOBS_FILES_MAX, true, AUDIT_JOBS_CHECKPOINT_EVERY },
+};
+
+int audit_tell(enum audit_trail trail, int err, struct fault *f)
+{
+	char reason[sizeof f->reason];
+
+	if (!err || !f || trail == AUDIT_COMMANDS)
+		return err;
+	snprintf(reason, sizeof reason, "%.*s", (int)sizeof reason - 1, f->reason);
+	snprintf(f->reason, sizeof f->reason, "%s: %.*s", audit_kinds[trail].folder,
+		(int)(sizeof f->reason - strlen(audit_kinds[trail].folder) - sizeof ": "), reason);
+	return err;
+}
+
 /* --- the folder ------------------------------------------------------------------------------- */
 
 static int folder_fault(struct fault *f, int err)
@@ -27,15 +44,17 @@ static int folder_fault(struct fault *f, int err)
 		"the audit folder cannot be used: %s", strerror(-err));
 }
 
-int audit_folder_open(const char *store, bool make, int *ret_dir, struct fault *f)
+int audit_folder_open(const char *store, enum audit_trail trail, bool make, int *ret_dir,
+	struct fault *f)
 {
+	const char *folder = audit_kinds[trail].folder;
 	AUTO_CLOSE int root = -1;
 	int err = files_open_root(store, FILES_OWN, &root);
 
 	if (!err && make)
-		err = files_make_folder(root, AUDIT_FOLDER, FOLDER_MODE);
+		err = files_make_folder(root, folder, FOLDER_MODE);
 	if (!err)
-		err = files_open_folder(root, AUDIT_FOLDER, FILES_OWN, ret_dir);
+		err = files_open_folder(root, folder, FILES_OWN, ret_dir);
 	return err ? folder_fault(f, err) : 0;
 }
 
@@ -153,7 +172,7 @@ static int verify_files(struct audit_chain *c, int dir, const struct audit_files
 }
 
 /* The head is read first: a daemon that writes meanwhile only gets further than it says. */
-int audit_verify(const char *store, struct buf *out, struct fault *f)
+int audit_verify(const char *store, enum audit_trail trail, struct buf *out, struct fault *f)
 {
 	AUTO_CLEANUP(audit_files_done) struct audit_files files = { NULL, 0 };
 	AUTO_CLEANUP(audit_chain_done) struct audit_chain c;
@@ -161,8 +180,8 @@ int audit_verify(const char *store, struct buf *out, struct fault *f)
 	struct key *key = NULL;
 	int err;
 
-	audit_chain_init(&c, true);
-	err = audit_folder_open(store, false, &dir, f);
+	audit_chain_init(&c, trail, true);
+	err = audit_folder_open(store, trail, false, &dir, f);
 	if (!err)
 		err = audit_seal_load(dir, &key, &c.mark, f);
 	c.key = key;
@@ -173,7 +192,7 @@ int audit_verify(const char *store, struct buf *out, struct fault *f)
 	if (!err)
 		report(&c, files.n, out);
 	key_free(key);
-	return err ? err : buf_error(out);
+	return err ? audit_tell(trail, err, f) : buf_error(out);
 }
 
 /* --- showing ---------------------------------------------------------------------------------- */
@@ -246,26 +265,34 @@ static int show_file(const struct buf *bytes, uint64_t skip, audit_visitor *visi
 	return err;
 }
 
-int audit_show(const char *store, uint64_t most, audit_visitor *visit, void *context,
-	struct fault *f)
+static int show_files(int dir, const struct audit_files *files, uint64_t most, audit_visitor *visit,
+	void *context, struct fault *f)
 {
-	AUTO_CLEANUP(audit_files_done) struct audit_files files = { NULL, 0 };
 	AUTO_BUF struct buf bytes = BUF_INIT;
-	AUTO_CLOSE int dir = -1;
 	uint64_t skip = 0;
 	size_t i = 0;
-	int err = audit_folder_open(store, false, &dir, f);
+	int err = find_start(dir, files, most, &i, &skip, f);
+
+	for (; !err && i < files->n; i++, skip = 0) {
+		buf_reset(&bytes);
+		err = audit_file_load(dir, files->numbers[i], &bytes);
+		if (err)
+			return audit_file_fault(f, err, files->numbers[i]);
+		err = show_file(&bytes, skip, visit, context);
+	}
+	return err;
+}
+
+int audit_show(const char *store, enum audit_trail trail, uint64_t most, audit_visitor *visit,
+	void *context, struct fault *f)
+{
+	AUTO_CLEANUP(audit_files_done) struct audit_files files = { NULL, 0 };
+	AUTO_CLOSE int dir = -1;
+	int err = audit_folder_open(store, trail, false, &dir, f);
 
 	if (!err)
 		err = list_files(dir, &files, f);
 	if (!err)
-		err = find_start(dir, &files, most, &i, &skip, f);
-	for (; !err && i < files.n; i++, skip = 0) {
-		buf_reset(&bytes);
-		err = audit_file_load(dir, files.numbers[i], &bytes);
-		if (err)
-			return audit_file_fault(f, err, files.numbers[i]);
-		err = show_file(&bytes, skip, visit, context);
-	}
-	return err;
+		err = show_files(dir, &files, most, visit, context, f);
+	return audit_tell(trail, err, f);
 }

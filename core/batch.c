@@ -133,6 +133,18 @@ static int open_envelope(const struct json_value *line, const struct json_value 
 
 /* --- the request ------------------------------------------------------------------------------ */
 
+static int check_is_for_model(const struct request *req, const struct json_value *object,
+	struct fault *f)
+{
+	const char *field = req->graph ? "graph" : "callable";
+
+	return req->launches
+		? fault_at(f, -EOPNOTSUPP, field, (long)json_offset(json_member(object, field)),
+			  "write the request as a STEM.json of its own",
+			  "a line of a batch launches no callables")
+		: 0;
+}
+
 static int check_own_to_line(const struct request *req, const struct json_value *object,
 	struct fault *f)
 {
@@ -184,6 +196,8 @@ static int read_request(const struct json_value *object, const char *model, stru
 	struct request *req = NULL;
 	int err = request_from_value(object, &req, f);
 
+	if (!err)
+		err = check_is_for_model(req, object, f);
 	if (!err)
 		err = check_own_to_line(req, object, f);
 	if (!err)

@@ -66,7 +66,8 @@ static const struct capability calls[] = {
 		"to unload a generation, with nothing in flight; or told in control/" },
 	{ "Reset", "C4", BY_MATRIX, "only when root tells in control/: audited, never automatic" },
 	{ "Shutdown", "C1", BY_MATRIX, "at the end, with nothing in flight" },
-	{ "RelocateTensorAddress, AllocDevMem", "C4", UNPROVEN, "absent from the runtime" },
+	{ "RelocateTensorAddress, AllocDevMem", "C4", UNPROVEN,
+		"absent from the runtime: callables/ needs a software device" },
 };
 
 static const struct capability kv[] = {

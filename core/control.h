@@ -21,6 +21,7 @@
 enum control_what {
 	CONTROL_COMMAND,
 	CONTROL_APPROVE,  /* a signature for an operation that waits for approval */
+	CONTROL_PREPARE,  /* a callable that waits; it is refused when that does not succeed */
 	CONTROL_WITHDRAW, /* take such an operation back */
 	CONTROL_RAW,      /* read or write the device's memory or registers */
 	CONTROL_RENDER    /* a text that takes time or the disk */
@@ -32,9 +33,11 @@ struct control;
 struct control_order {
 	struct cred who; /* with its roles: in_group is not asked any more */
 	enum control_what what;
-	enum privileged_command command; /* of CONTROL_COMMAND and _RAW */
+	enum privileged_command command; /* of CONTROL_COMMAND, _RAW and _PREPARE */
+	uint64_t callable;               /* of CONTROL_PREPARE */
 	char approval[APPROVAL_ID_SIZE]; /* of CONTROL_APPROVE and _WITHDRAW */
-	char line[CONTROL_LINE_MAX + 1]; /* of _COMMAND, _APPROVE; of _RAW to show */
+	/* Of CONTROL_COMMAND and _APPROVE; of _RAW to be shown; the name of _PREPARE. */
+	char line[CONTROL_LINE_MAX + 1];
 	int (*render)(struct control *c, struct buf *out); /* of CONTROL_RENDER, into text */
 	struct control_raw raw; /* of CONTROL_RAW; its bytes, where it writes, are the text's */
 	struct buf text;        /* the owner's: also what CONTROL_RAW has read */

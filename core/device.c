@@ -65,7 +65,7 @@ static bool ops_complete(const struct device_ops *o)
 		o->create_output_buf && o->destroy_input_buf && o->destroy_output_buf &&
 		o->slice_input && o->slice_output && o->reset_input && o->reset_output &&
 		o->set_csr && o->get_csr && o->infer && o->wait && o->run_status &&
-		(kv || !o->create_kv);
+		(kv || !o->create_kv) && !o->callables == !o->callable_context;
 }
 
 static enum npu_error first_status(struct device *d)
@@ -114,6 +114,21 @@ void device_close(struct device *d)
 	device_count(CALL_SHUTDOWN);
 	d->ops->shutdown(d->vdev);
 	free(d);
+}
+
+enum npu_error device_callables(struct device *d, const struct callable_memory_ops **ret_ops,
+	void **ret_context)
+{
+	void *context;
+
+	if (!d->ops->callables)
+		return NPU_DEVICE_UNSUPPORT;
+	context = d->ops->callable_context(d->vdev);
+	if (!context)
+		return NPU_MEMORY_ALLOCATION;
+	*ret_ops = d->ops->callables;
+	*ret_context = context;
+	return NPU_SUCCESS;
 }
 
 enum npu_error device_status(struct device *d)

@@ -16,6 +16,7 @@
 #include <stdint.h>
 
 #include "core/buf.h"
+#include "core/callable/memory.h"
 #include "core/fault.h"
 #include "core/npu_error.h"
 #include "core/tensor.h"
@@ -165,6 +166,12 @@ struct device_ops {
 	/* First and last position of a sequence, -1 where there is none (C1). Optional. */
 	int32_t (*kv_pos_min)(struct kvman *k, int32_t seq_id);
 	int32_t (*kv_pos_max)(struct kvman *k, int32_t seq_id);
+
+	/* --- memory and launch of resident callables (the rules of callables), which the SDK has no
+	 * calls for. Both NULL for a device without. What `callable_context` gives is for the table's
+	 * calls; it lives as long as the device and is used by one thread. NULL: no memory. */
+	const struct callable_memory_ops *callables;
+	void *(*callable_context)(struct vdevice *d);
 };
 
 #define DEVICE_SLICE_ALIGN 4
@@ -283,5 +290,10 @@ enum npu_error device_kv_truncate(struct device *d, int32_t seq, int32_t len);
 enum npu_error device_kv_clear(struct device *d, int32_t seq); /* all; verified for that one */
 /* First and last position; NPU_DEVICE_UNSUPPORT where the backend does not tell them. */
 enum npu_error device_kv_range(struct device *d, int32_t seq, int32_t *ret_min, int32_t *ret_max);
+
+/* The calls and the context of resident callables, until device_close(): for a callable_cache, which
+ * checks and counts them. NPU_DEVICE_UNSUPPORT where the backend has none. */
+enum npu_error device_callables(struct device *d, const struct callable_memory_ops **ret_ops,
+	void **ret_context);
 
 #endif

@@ -58,9 +58,17 @@ enum npu_error soft_reset(struct vdevice *d)
 	return code;
 }
 
+void *soft_callable_context(struct vdevice *d)
+{
+	if (!d->callables)
+		d->callables = memory_soft_new();
+	return d->callables;
+}
+
 void soft_shutdown(struct vdevice *d)
 {
 	soft_engines_stop(d);
+	memory_soft_free(d->callables);
 	soft_memory_clear(d);
 	free(d);
 }

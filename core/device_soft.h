@@ -5,6 +5,7 @@
 #ifndef NPUFS_CORE_DEVICE_SOFT_H
 #define NPUFS_CORE_DEVICE_SOFT_H
 
+#include "core/callable/memory_soft.h"
 #include "core/device.h"
 
 /* A software device's memory and registers, as ReadMem and WriteMem reach them. */
@@ -98,6 +99,7 @@ enum npu_error soft_write_mem(struct vdevice *d, uint64_t address, const void *f
 enum npu_error soft_read_reg(struct vdevice *d, uint64_t address, uint32_t *ret);
 enum npu_error soft_write_reg(struct vdevice *d, uint64_t address, uint32_t value);
 void soft_enable_parallel(struct vdevice *d, bool on);
+void *soft_callable_context(struct vdevice *d);
 void soft_shutdown(struct vdevice *d);
 enum npu_error soft_create_calbin(struct vdevice *d, const char *path, struct calbin **ret);
 void soft_destroy_calbin(struct calbin *c);
@@ -159,6 +161,7 @@ int32_t soft_kv_pos_max(struct kvman *k, int32_t seq_id);
 	.kv_can_allocate = soft_kv_can_allocate, .kv_allocate = soft_kv_allocate, \
 	.kv_free = soft_kv_free, .kv_remove_tokens_at_end = soft_kv_remove_tokens_at_end, \
 	.kv_exists = soft_kv_exists, .kv_apply = soft_kv_apply, .kv_seq_len = soft_kv_seq_len, \
-	.kv_clear = soft_kv_clear, .kv_pos_min = soft_kv_pos_min, .kv_pos_max = soft_kv_pos_max
+	.kv_clear = soft_kv_clear, .kv_pos_min = soft_kv_pos_min, .kv_pos_max = soft_kv_pos_max, \
+	.callables = &memory_soft_ops, .callable_context = soft_callable_context
 
 #endif

@@ -36,11 +36,12 @@ struct vdevice {
 	const struct soft_backend *backend;
 	struct device_params params;
 	struct calbin *configured;
-	struct soft_queue queue;      /* while there is one engine, which is the caller of Wait */
-	struct soft_engines *engines; /* NULL: parallel mode is off */
-	bool no_engines;              /* it was asked for, and could not be had */
-	uint8_t *memory;              /* SOFT_MEMORY_BYTES; NULL: all zero */
-	uint32_t scratch, submits;    /* registers */
+	struct soft_queue queue;       /* while there is one engine, which is the caller of Wait */
+	struct soft_engines *engines;  /* NULL: parallel mode is off */
+	bool no_engines;               /* it was asked for, and could not be had */
+	struct memory_soft *callables; /* NULL: nobody asked for it yet */
+	uint8_t *memory;               /* SOFT_MEMORY_BYTES; NULL: all zero */
+	uint32_t scratch, submits;     /* registers */
 };
 
 struct model {

@@ -82,8 +82,8 @@ static struct job *pop_any(struct engine *e, int model)
 	struct queue_item *item = NULL;
 
 	lock_take(&e->lock);
-	for (size_t i = 0; !item && i < models_count(e->models); i++)
-		if (model < 0 || (size_t)model == i)
+	for (int i = 0; !item && i <= engine_launches(e); i++)
+		if (model < 0 || model == i)
 			item = queue_pop(&e->queues[i]);
 	if (item)
 		e->queued--;
@@ -143,7 +143,7 @@ static size_t user_len_locked(struct engine *e, uint32_t uid)
 {
 	size_t n = 0;
 
-	for (size_t i = 0; i < models_count(e->models); i++)
+	for (int i = 0; i <= engine_launches(e); i++)
 		n += queue_user_len(&e->queues[i], uid);
 	return n;
 }
@@ -212,8 +212,11 @@ static int session_model(struct engine *e, const struct request *req, int bound,
 
 int engine_session(struct engine *e, uint32_t uid, const struct request *req, struct fault *f)
 {
-	int bound = -1;
-	int err = req->session ? sessions_check(e->sessions, uid, req->session, &bound, f) : 0;
+	int bound = -1, err;
+
+	if (req->launches)
+		return engine_check_launches(e, req, f);
+	err = req->session ? sessions_check(e->sessions, uid, req->session, &bound, f) : 0;
 
 	return err ? err : session_model(e, req, bound, f);
 }
@@ -345,6 +348,7 @@ static void release(struct engine *e)
 	free(e->queues);
 	free(e->cooling);
 	sessions_free(e->sessions);
+	callables_free(e->callables);
 	free(e);
 }
 
@@ -388,13 +392,15 @@ int engine_new(const struct engine_config *c, struct models *models, struct heal
 	lock_cond_init(&e->idle);
 	lock_cond_init(&e->due);
 	lock_cond_init(&e->done);
-	e->queues = calloc(n_models ? n_models : 1, sizeof *e->queues);
+	e->queues = calloc(n_models + 1, sizeof *e->queues);
 	e->cooling = calloc(n_models ? n_models : 1, sizeof *e->cooling);
 	e->active = calloc(c->max_active, sizeof *e->active);
 	e->held = calloc(c->max_active, sizeof *e->held);
 	err = e->queues && e->cooling && e->active && e->held ? 0 : -ENOMEM;
 	if (!err)
 		err = sessions_new(&c->sessions, &e->sessions);
+	if (!err)
+		err = callables_new(c->store, &e->callables);
 	if (!err)
 		err = start_threads(e);
 	if (err) {

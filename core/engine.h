@@ -7,6 +7,7 @@
 #ifndef NPUFS_CORE_ENGINE_H
 #define NPUFS_CORE_ENGINE_H
 
+#include "core/callables.h"
 #include "core/health.h"
 #include "core/job.h"
 #include "core/models.h"
@@ -51,7 +52,8 @@ int engine_admit(struct engine *e, uint32_t uid, struct fault *f);
 int engine_model(struct engine *e, const struct request *req, struct fault *f);
 
 /* The same for that user's request, which may be of a session: its errors, and -EINVAL when the
- * session is bound to another model. Without a model of its own the request is for the session's. */
+ * session is bound to another model. Without a model of its own the request is for the session's.
+ * Of a request that launches callables: what is wrong with it, as of callables_plan(). */
 int engine_session(struct engine *e, uint32_t uid, const struct request *req, struct fault *f);
 
 /* Queue a job that is still being written: it takes its own count, and its session. On failure the job
@@ -61,7 +63,13 @@ int engine_submit(struct engine *e, struct job *j, const struct job_order *order
 /* Ask for its end: it is answered as cancelled at once; the device may run on for a step. */
 void engine_cancel(struct engine *e, struct job *j);
 
-struct sessions *engine_sessions(struct engine *e); /* until engine_free() */
+/* What a job shows as its model, and the other way; -1 where there is none such. Jobs that launch
+ * callables have CALLABLES_ALIAS. */
+const char *engine_alias(const struct engine *e, int model);
+int engine_find(const struct engine *e, const char *alias);
+
+struct callables *engine_callables(struct engine *e); /* until engine_free() */
+struct sessions *engine_sessions(struct engine *e);   /* until engine_free() */
 void engine_wake(struct engine *e); /* to free what removed sessions have on the device */
 
 /* What an operator has the device's thread do, with nothing on the device (device contract 2, 7): each
@@ -76,6 +84,8 @@ enum engine_operation {
 	ENGINE_DRAIN,       /* let what runs end, begin nothing, refuse new jobs */
 	ENGINE_PARALLEL_ON, /* where evidence allows it */
 	ENGINE_PARALLEL_OFF,
+	ENGINE_PREPARE, /* a callable that waits, beside the jobs */
+	ENGINE_CLOSE_CALLABLES,
 	ENGINE_READ, /* its memory or registers, between two inferences */
 	ENGINE_WRITE,
 	ENGINE_OPERATION_COUNT
@@ -92,6 +102,7 @@ struct engine_access {
 struct engine_order {
 	enum engine_operation what;
 	int model;                          /* of ENGINE_LOAD */
+	const char *name;                   /* of ENGINE_PREPARE */
 	const struct engine_access *access; /* outlives the order */
 	bool force; /* jobs on the device fail now; else a reset is -EBUSY and the others wait for them */
 	bool only; /* -ESTALE unless `generation` is on the device: it was approved for that one */

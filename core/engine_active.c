@@ -99,26 +99,35 @@ void engine_leave_active(struct engine *e, const struct fault *why)
 	}
 }
 
+static bool is_launch(const struct engine *e, const struct job *j)
+{
+	return job_order(j)->model == engine_launches(e);
+}
+
 /* The table of errors says how far a failure reaches: beyond its job, the generation is opened
  * anew. */
 static void fail_job(struct engine *e, struct job *j, const struct fault *why)
 {
 	struct fault others = FAULT_NONE;
-	bool further;
+	bool further, launches;
 
 	if (why->device) {
 		metrics_device_error(why->device);
 		health_note_error(e->health, why->device);
 	}
 	further = npu_error_reaches_further(why->device);
+	launches = is_launch(e, j);
 	if (!further || !queue_again(e, j))
 		engine_end(e, j, JOB_FAILED, NULL, why);
-	if (!further)
-		return;
-	fault_set(&others, -EIO, "send it again",
-		"the device had to be recovered while the job ran");
-	engine_fail_active(e, &others);
-	engine_recover(e, why);
+	if (further) {
+		fault_set(&others, -EIO, "send it again",
+			"the device had to be recovered while the job ran");
+		engine_fail_active(e, &others);
+		if (e->generation)
+			engine_recover(e, why);
+	}
+	if (launches)
+		engine_launch_ended(e, false);
 }
 
 /* --- begin ------------------------------------------------------------------------------------ */
@@ -150,7 +159,9 @@ static struct run_limits limits_of(struct engine *e, const struct job *j)
 {
 	return (struct run_limits){ .output_bytes = e->config.output_bytes,
 		.sessions = e->sessions,
-		.job = job_id(j) };
+		.job = job_id(j),
+		.callables = e->callables,
+		.context = job_order(j)->context };
 }
 
 static int make_run(struct engine *e, struct job *j, const struct blob *content, struct run **ret,
@@ -164,7 +175,9 @@ static int make_run(struct engine *e, struct job *j, const struct blob *content,
 		return err;
 	job_set_request_id(j, req->request_id ? req->request_id : "");
 	err = attach_files(e, j, req, f);
-	if (!err)
+	if (!err && is_launch(e, j))
+		err = engine_begin_launches(e, j, req, &limits, ret, f);
+	else if (!err)
 		err = run_new(e->generation, &e->model, req, &limits, ret, f);
 	if (err)
 		request_free(req);
@@ -231,15 +244,16 @@ void engine_begin(struct engine *e, struct job *j)
 	struct fault f = FAULT_NONE;
 	struct run *run = NULL;
 
-	e->served++;
-	if (job_start(j, e->generation->number))
+	e->served += !is_launch(e, j);
+	if (job_start(j, is_launch(e, j) ? 0 : e->generation->number))
 		count_start(j);
 	else if (job_state(j) != JOB_RUNNING) { /* it ended on its way here */
 		let_go(e, j);
 		engine_end(e, j, JOB_CANCELLED, NULL, NULL);
 		return;
 	}
-	job_set_model(j, e->model.alias, e->model.sha256);
+	if (!is_launch(e, j))
+		job_set_model(j, e->model.alias, e->model.sha256);
 	if (begin(e, j, &run, &f)) {
 		let_go(e, j);
 		fail_job(e, j, &f);
@@ -258,6 +272,7 @@ static void deliver(struct engine *e, size_t i)
 	struct job_outcome outcome;
 	struct fault f = FAULT_NONE;
 	int err = a.run->ops->finish(a.run, &out, &outcome);
+	bool launched;
 
 	outcome.out = out.len ? &out : NULL;
 	leave(e, i);
@@ -266,8 +281,12 @@ static void deliver(struct engine *e, size_t i)
 			"the output could not be kept");
 		engine_end(e, a.job, JOB_FAILED, NULL, &f);
 	} else {
+		launched = is_launch(e, a.job);
 		engine_end(e, a.job, JOB_DONE, &outcome, NULL);
-		engine_note_good(e); /* a good step alone may be a bad request's first */
+		if (launched)
+			engine_launch_ended(e, true);
+		else
+			engine_note_good(e); /* a good step alone may be a bad request's first */
 	}
 	buf_done(&out);
 }

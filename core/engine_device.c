@@ -178,6 +178,7 @@ int engine_open_device(struct engine *e, struct fault *f)
 	}
 	device_versions(e->device, &info);
 	health_set_device(e->health, &info);
+	callables_attach(e->callables, e->device);
 	return 0;
 }
 
@@ -212,6 +213,7 @@ void engine_close(struct engine *e)
 {
 	if (e->generation)
 		engine_close_generation(e);
+	engine_end_context(e, false);
 	device_close(e->device);
 }
 

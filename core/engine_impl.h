@@ -6,6 +6,7 @@
  *   engine_recover.c  recovery, and what is due from time to time
  *   engine_active.c  the jobs on the device: begin, step, end
  *   engine_pair.c    steps of two jobs in flight together, where that is proven
+ *   engine_callables.c  resident callables, and the jobs that launch them
  *   engine_deadline.c  the other thread: deadlines, and a device that does not come back */
 #ifndef NPUFS_CORE_ENGINE_IMPL_H
 #define NPUFS_CORE_ENGINE_IMPL_H
@@ -53,6 +54,7 @@ struct engine {
 	struct models *models;
 	struct health *health;
 	struct sessions *sessions;
+	struct callables *callables;
 	pthread_t thread, deadline_thread;
 
 	struct lock lock;
@@ -60,7 +62,7 @@ struct engine {
 	struct lock_cond idle; /* nothing runs any more */
 	struct lock_cond due;  /* another deadline came */
 	/* by lock */
-	struct queue *queues; /* one a model */
+	struct queue *queues; /* one a model, and the one of engine_launches() */
 	struct deadlines deadlines;
 	size_t queued, running;
 	struct job **held; /* those that run; their counts are the thread's */
@@ -89,6 +91,8 @@ struct engine {
 	uint32_t room;                       /* sequences let on the device at once */
 	uint64_t good;                       /* jobs since that was lowered or raised */
 	bool stopped;                        /* nothing is submitted any more */
+	bool launch_turn;                    /* the next job is to be one that launches */
+	unsigned renewals;                   /* of the context of callables, in a row */
 	bool renew;                          /* the current model has a newer version */
 	int64_t look_at, golden_at, cool_at; /* monotonic ns */
 	struct active *active;
@@ -153,6 +157,21 @@ bool engine_is_held(struct engine *e);
 /* Do what is asked for, if it can be done now. */
 void engine_do_operation(struct engine *e);
 void engine_drop_operation(struct engine *e); /* the thread leaves */
+
+/* --- engine_callables.c ----------------------------------------------------------------------- */
+/* The place that stands for no model: of jobs that launch. */
+int engine_launches(const struct engine *e);
+/* End the context; `lost`: the device has gone. */
+void engine_end_context(struct engine *e, bool lost);
+/* A job that launched ended; a poisoned context is made anew, not for ever. */
+void engine_launch_ended(struct engine *e, bool well);
+int engine_prepare(struct engine *e, const char *name, struct fault *f);
+int engine_close_context(struct engine *e, struct fault *f);
+/* What engine_session() is for a model. */
+int engine_check_launches(struct engine *e, const struct request *req, struct fault *f);
+bool engine_has_launch_room(const struct engine *e);
+int engine_begin_launches(struct engine *e, struct job *j, struct request *req,
+	const struct run_limits *limits, struct run **ret, struct fault *f);
 
 /* --- engine_deadline.c ------------------------------------------------------------------------ */
 /* Around everything that waits for the device. Leaving: true when it was away too long. */

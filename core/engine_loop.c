@@ -69,18 +69,33 @@ bool engine_pause(struct engine *e, int64_t ms)
 	return go_on;
 }
 
-static struct job *pop_job(struct engine *e)
+static struct job *pop_job(struct engine *e, int model)
 {
 	struct queue_item *item;
 
 	lock_take(&e->lock);
-	item = queue_pop(&e->queues[e->current]);
+	item = queue_pop(&e->queues[model]);
 	if (item) {
 		e->queued--;
 		e->held[e->running++] = job_of_queue_item(item);
 	}
 	lock_drop(&e->lock);
 	return item ? job_of_queue_item(item) : NULL;
+}
+
+/* Of the model that serves, or one that launches: they take turns. */
+static struct job *next_job(struct engine *e)
+{
+	struct job *j = NULL;
+
+	for (int tries = 0; !j && tries < 2; tries++) {
+		e->launch_turn = !e->launch_turn;
+		if (e->launch_turn && engine_has_launch_room(e))
+			j = pop_job(e, engine_launches(e));
+		else if (!e->launch_turn && e->current >= 0 && engine_has_room(e))
+			j = pop_job(e, e->current);
+	}
+	return j;
 }
 
 /* Sequences that nobody has any more were not freed. */
@@ -108,16 +123,14 @@ static void fill(struct engine *e)
 			engine_swap(e, e->current);
 		return;
 	}
-	if (model < 0)
-		return;
-	if (model != e->current) {
+	if (model >= 0 && model != e->current) {
 		if (e->n_active == 0) /* until then no new ones: it drains */
 			engine_swap(e, model);
 		return;
 	}
-	if (!e->n_active && !engine_has_room(e))
+	if (model >= 0 && !e->n_active && !engine_has_room(e))
 		recover_room(e);
-	while (engine_has_room(e) && (j = pop_job(e)))
+	while ((j = next_job(e)))
 		engine_begin(e, j);
 }
 

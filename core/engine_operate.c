@@ -42,6 +42,8 @@ static const struct row {
 		.state = "the operator drained the device; new jobs are refused" },
 	[ENGINE_PARALLEL_ON] = { .holds = false },
 	[ENGINE_PARALLEL_OFF] = { .holds = false },
+	[ENGINE_PREPARE] = { .beside = true },
+	[ENGINE_CLOSE_CALLABLES] = { .strict = true },
 	[ENGINE_READ] = { .beside = true },
 	[ENGINE_WRITE] = { .strict = true },
 };
@@ -117,7 +119,7 @@ bool engine_is_held(struct engine *e)
 	bool held;
 
 	lock_take(&e->lock);
-	held = e->on_hold || e->operation;
+	held = e->on_hold || (e->operation && !rows[e->operation->order.what].beside);
 	lock_drop(&e->lock);
 	return held;
 }
@@ -206,6 +208,8 @@ static int do_anew(struct engine *e, const struct engine_order *o, struct fault 
 		return models_choose(e->models, NULL, f);
 	if (e->generation)
 		engine_close_generation(e);
+	if (r->strict) /* a reset may reach what is resident */
+		engine_end_context(e, false);
 	if (r->reset)
 		err = reset(e, r, f);
 	if (err) {
@@ -296,6 +300,10 @@ static int do_it(struct engine *e, const struct engine_order *o, struct fault *f
 	}
 	if (o->what == ENGINE_PARALLEL_ON || o->what == ENGINE_PARALLEL_OFF)
 		return do_parallel(e, o, f);
+	if (o->what == ENGINE_PREPARE)
+		return engine_prepare(e, o->name, f);
+	if (o->what == ENGINE_CLOSE_CALLABLES)
+		return engine_close_context(e, f);
 	if (o->access)
 		return do_access(e, o, f);
 	set_held(e, r);

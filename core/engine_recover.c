@@ -87,6 +87,7 @@ static int ask_device(struct engine *e, struct fault *f)
 	enum npu_error code = e->device ? device_status(e->device) : NPU_SUCCESS;
 
 	if (code == NPU_NO_DEVICE) {
+		engine_end_context(e, true);
 		device_close(e->device);
 		e->device = NULL;
 		code = NPU_SUCCESS;

@@ -157,6 +157,13 @@ void health_set_resets_locked(struct health *h, bool locked)
 	lock_drop(&h->lock);
 }
 
+void health_set_poisoned(struct health *h, bool poisoned)
+{
+	lock_take(&h->lock);
+	h->poisoned = poisoned;
+	lock_drop(&h->lock);
+}
+
 enum health_state health_state(struct health *h)
 {
 	enum health_state s;
@@ -280,6 +287,10 @@ static void put_recovery(const struct health *h, struct buf *out)
 		buf_puts(out,
 			"resets: locked, too many came in a short time; an operator who knows why "
 			"writes now: REASON to control/unlock\n");
+	if (h->poisoned)
+		buf_puts(out,
+			"callables: poisoned, the state of the device is unknown to them; an operator "
+			"writes now: REASON to callables/close\n");
 }
 
 void health_render(struct health *h, uint64_t queued, uint64_t running, struct buf *out)

@@ -41,6 +41,7 @@ struct health {
 	int64_t next_try;      /* wall ns of the end of a cool-down; 0 none */
 	int64_t away_since;    /* monotonic ns: in quarantine; 0: not */
 	bool resets_locked;    /* a storm of them was stopped */
+	bool poisoned;         /* the context of callables is */
 	bool golden, evidence; /* of the generation: golden runs passed, evidence for it is there */
 	char parallel[96];     /* how many are in flight, and why not two */
 };
@@ -70,6 +71,7 @@ void health_set_next_try(struct health *h, int64_t wall);
 void health_set_away(struct health *h, int64_t since);
 
 void health_set_resets_locked(struct health *h, bool locked);
+void health_set_poisoned(struct health *h, bool poisoned);
 
 enum health_state health_state(struct health *h);
 const char *health_state_name(enum health_state s);

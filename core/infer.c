@@ -116,52 +116,11 @@ static enum npu_error bind_host(struct program *p)
 	return code;
 }
 
-/* A value that is not finite times zero is not zero; the sum of such products stays 0 otherwise. */
-static bool floats_finite(const float *v, size_t n)
-{
-	float acc[16] = { 0 };
-	size_t i = 0;
-
-	for (; i + 16 <= n; i += 16)
-		for (size_t lane = 0; lane < 16; lane++)
-			acc[lane] += v[i + lane] * 0.0f;
-	for (; i < n; i++)
-		acc[0] += v[i] * 0.0f;
-	for (size_t lane = 1; lane < 16; lane++)
-		acc[0] += acc[lane];
-	return acc[0] == 0.0f;
-}
-
-static bool doubles_finite(const double *v, size_t n)
-{
-	for (size_t i = 0; i < n; i++)
-		if (!isfinite(v[i]))
-			return false;
-	return true;
-}
-
-/* An exponent of all ones is an infinity or no number. */
-static bool halves_finite(const uint16_t *v, size_t n)
-{
-	for (size_t i = 0; i < n; i++)
-		if ((v[i] & 0x7c00) == 0x7c00)
-			return false;
-	return true;
-}
-
 static bool outputs_finite(const struct program *p)
 {
-	for (size_t i = 0; i < p->spec->n_outputs; i++) {
-		const struct tensor_spec *t = &p->spec->outputs[i];
-		size_t n = (size_t)tensor_elements(t);
-
-		if (t->dtype == DTYPE_FLOAT32 && !floats_finite(p->out[i], n))
+	for (size_t i = 0; i < p->spec->n_outputs; i++)
+		if (!tensor_is_finite(&p->spec->outputs[i], p->out[i]))
 			return false;
-		if (t->dtype == DTYPE_FLOAT16 && !halves_finite(p->out[i], n))
-			return false;
-		if (t->dtype == DTYPE_FLOAT64 && !doubles_finite(p->out[i], n))
-			return false;
-	}
 	return true;
 }
 

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "core/job_impl.h"
+#include "core/jobaudit.h"
 #include "core/mem.h"
 #include "core/metrics.h"
 
@@ -183,9 +184,10 @@ void job_set_model(struct job *j, const char *alias, const char *sha256)
 	lock_drop(&j->lock);
 }
 
-void job_set_refused(struct job *j, enum answer_shape shape, uint64_t request_size)
+void job_set_refused(struct job *j, enum answer_shape shape, uint64_t request_size, uint32_t gid)
 {
 	lock_take(&j->lock);
+	j->order.gid = gid;
 	j->order.shape = shape;
 	j->request_size = request_size;
 	lock_drop(&j->lock);
@@ -433,6 +435,43 @@ static void settle(struct job *j, bool done)
 		j->settled(j->settled_context, j, done);
 }
 
+static const char *error_name(const struct fault *f)
+{
+	if (!f || !f->err)
+		return "";
+	return f->device != NPU_SUCCESS ? npu_error_row(f->device)->name : fault_errno_name(f->err);
+}
+
+static void audit_record_locked(const struct job *j, struct audit_job *ret)
+{
+	*ret = (struct audit_job){ .ended = j->ended,
+		.job = j->id,
+		.uid = j->uid,
+		.gid = j->order.gid,
+		.prompt_tokens = j->outcome.prompt_tokens,
+		.output_tokens = j->outcome.output_tokens,
+		.verdict = job_state_name(j->state),
+		.error = error_name(j->fault) };
+	memcpy(ret->request, j->request_sha256, sizeof ret->request);
+	memcpy(ret->model, j->model_sha256, sizeof ret->model);
+	memcpy(ret->output, j->output_sha256, sizeof ret->output);
+}
+
+/* A file that is removed before it was handed over, an empty one perhaps, was no job yet. */
+static void audit_end(struct job *j)
+{
+	struct audit_job record;
+	bool was_job;
+
+	lock_take(&j->lock);
+	was_job = j->queued || j->state != JOB_CANCELLED;
+	audit_record_locked(j, &record);
+	lock_drop(&j->lock);
+	if (was_job)
+		jobaudit_ended(&record);
+}
+
+/* Every end comes here. */
 bool job_end(struct job *j, enum job_state state, const struct job_outcome *outcome,
 	const struct fault *why)
 {
@@ -450,6 +489,7 @@ bool job_end(struct job *j, enum job_state state, const struct job_outcome *outc
 	}
 	settle(j, end.state == JOB_DONE);
 	publish(j, &end, !err);
+	audit_end(j);
 	return true;
 }
 

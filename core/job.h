@@ -70,7 +70,8 @@ struct job_order {
 	bool stream;
 	enum answer_shape shape;
 	char session[SESSION_NAME_SIZE]; /* "": none */
-	uint32_t gid;                    /* of a session that it makes */
+	uint32_t gid;                    /* its owner's, as of a session that it makes */
+	uint64_t context; /* of callables, whose ids it has: when it was accepted; 0 none */
 };
 
 /* Everything there is to say about a job at one moment. */
@@ -150,7 +151,7 @@ int job_resume(struct job *j, struct run_lines *ret);
 /* The bytes of the n-th file that the request names, appended to `ret`. */
 int job_read_file(struct job *j, size_t n, uint64_t most, struct buf *ret);
 /* What an order would tell, where it ends without being queued. */
-void job_set_refused(struct job *j, enum answer_shape shape, uint64_t request_size);
+void job_set_refused(struct job *j, enum answer_shape shape, uint64_t request_size, uint32_t gid);
 
 /* What a run leaves with its job while others have their turn; freed with the job. */
 void job_park(struct job *j, void *run, void (*free_run)(void *run));

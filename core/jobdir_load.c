@@ -49,7 +49,7 @@ static int end_run(struct jobdir *d, struct tree_node *n, const struct record_ru
 		return -ENOMEM;
 	n->job_id = job_id(n->job);
 	n->handed = true;
-	job_set_refused(n->job, r ? r->view.shape : ANSWER_OWN, n->size);
+	job_set_refused(n->job, r ? r->view.shape : ANSWER_OWN, n->size, n->owner.gid);
 	job_end(n->job, JOB_FAILED, NULL, why);
 	jobdir_remember(d, n);
 	jobdir_keep(d, n); /* a disk that cannot be written is no reason not to start */
@@ -321,7 +321,7 @@ static struct job_order order_again(struct jobdir *d, const struct record_run *r
 	return (struct job_order){
 		.request_size = v->request_size,
 		.queued = v->queued,
-		.model = models_find(d->models, v->model_alias),
+		.model = engine_find(d->engine, v->model_alias),
 		.priority = r->priority,
 		.deadline_ms = r->deadline_ms,
 		.stream = v->stream,

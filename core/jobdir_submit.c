@@ -204,6 +204,7 @@ int jobdir_judge(struct jobdir *d, struct tree_node *n, struct job_order *ret_or
 		ret_order->files = x.files;
 	ret_order->request_size = n->size;
 	ret_order->gid = n->owner.gid;
+	ret_order->context = callables_number(engine_callables(d->engine));
 	if (!err && format != JOB_FORMAT_BATCH && stays_in_memory(d, b))
 		ret_order->request = b;
 	else
@@ -222,7 +223,7 @@ int jobdir_take(struct jobdir *d, struct tree_node *n, const struct job_order *o
 
 	if (err)
 		return err;
-	job_set_model(n->job, models_alias(d->models, order->model), "");
+	job_set_model(n->job, engine_alias(d->engine, order->model), "");
 	jobdir_record(n, &node);
 	job_record(n->job, &run);
 	run.view.state = JOB_QUEUED;
@@ -242,7 +243,7 @@ int jobdir_take(struct jobdir *d, struct tree_node *n, const struct job_order *o
 
 void jobdir_refuse(struct tree_node *n, enum answer_shape shape, const struct fault *why)
 {
-	job_set_refused(n->job, shape, n->size);
+	job_set_refused(n->job, shape, n->size, n->owner.gid);
 	if (!job_end(n->job, JOB_FAILED, NULL, why))
 		return;
 	metrics_add(METRIC_REQUESTS_REFUSED, 1);

@@ -62,6 +62,12 @@ static const struct privileged_row rows[PRIVILEGED_COUNT] = {
 		false, false, PRIVILEGED_FAULT_PLANS, "plant faults into the device" },
 	[PRIVILEGED_UNLOCK] = { "unlock", "control/unlock", "", "C1", ROLE_OPERATOR, false, false,
 		false, PRIVILEGED_UNLOCKS, "allow resets again after a storm of them" },
+	[PRIVILEGED_PREPARE] = { "prepare", "callables/NAME.img", "NAME SHA256", "C1",
+		ROLE_OPERATOR, false, false, false, PRIVILEGED_PREPARES,
+		"register a resident callable" },
+	[PRIVILEGED_CLOSE_CALLABLES] = { "close callables", "callables/close", "", "C1",
+		ROLE_OPERATOR, true, true, false, PRIVILEGED_GENERATIONS,
+		"release all resident callables; callables/ is empty then" },
 };
 
 struct privileged {

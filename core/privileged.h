@@ -33,6 +33,7 @@
 #define PRIVILEGED_TRACE_STOPS  60
 #define PRIVILEGED_SWITCHES     12 /* of one engine or two */
 #define PRIVILEGED_FAULT_PLANS  600
+#define PRIVILEGED_PREPARES     100000 /* of callables */
 #define PRIVILEGED_UNLOCKS      12
 
 /* Resets of all levels, carried out or refused for their rate: so many at once, and as many an hour, or
@@ -62,6 +63,8 @@ enum privileged_command {
 	PRIVILEGED_DRAIN,
 	PRIVILEGED_FAULTS,
 	PRIVILEGED_UNLOCK,
+	PRIVILEGED_PREPARE,
+	PRIVILEGED_CLOSE_CALLABLES,
 	PRIVILEGED_COUNT
 };
 

@@ -8,7 +8,7 @@
 #include "core/request_read.h"
 #include "core/utf8.h"
 
-static void free_texts(char **texts)
+void request_free_texts(char **texts)
 {
 	for (char **text = texts; text && *text; text++)
 		free(*text);
@@ -27,8 +27,10 @@ void request_free(struct request *r)
 		free(r->inputs[i].data);
 	}
 	free(r->inputs);
-	free_texts(r->outputs);
-	free_texts(r->stops);
+	request_free_texts(r->outputs);
+	free(r->output_shapes);
+	request_free_launches(r);
+	request_free_texts(r->stops);
 	free(r->request_id);
 	free(r->session);
 	free(r);
@@ -41,6 +43,7 @@ static struct request *request_new(void)
 	if (!r)
 		return NULL;
 	r->max_new_tokens = -1;
+	r->repeat = 1;
 	r->sampling = (struct sampling){ .temperature = 1, .top_p = 1, .repeat_penalty = 1 };
 	r->request_id = strdup("");
 	if (!r->request_id) {

@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "core/answer.h"
+#include "core/callable/limits.h"
 #include "core/fault.h"
 #include "core/json.h"
 #include "core/sampler.h"
@@ -20,6 +21,8 @@
 #define REQUEST_MAX_OUTPUTS     64
 #define REQUEST_ID_MAX          128
 #define REQUEST_MAX_NEW_TOKENS  (1 << 20)
+#define REQUEST_MAX_LAUNCHES    64
+#define REQUEST_MAX_REPEAT      1000000
 #define REQUEST_MAX_DEADLINE_MS (7LL * 24 * 3600 * 1000)
 
 enum request_output {
@@ -36,6 +39,25 @@ struct request_tensor {
 	void *data; /* little-endian, C order, tensor_bytes(&spec) of them; NULL: not attached */
 };
 
+/* A number as it was written; the callable's signature says what it becomes. */
+struct request_scalar {
+	bool integer; /* `whole` has it exactly */
+	int64_t whole;
+	double real;
+};
+
+/* One launch of a resident callable. */
+struct request_launch {
+	char *callable; /* its name; NULL: `id` */
+	int32_t id;
+	char **tensors; /* the request's, in the order of the signature, NULL-ended; NULL: by the
+			 * signature's own names */
+	struct request_scalar scalars[CALLABLE_SCALARS_MAX];
+	uint32_t n_scalars;
+};
+
+#define REQUEST_NO_SHAPE UINT32_MAX /* the rank of an output whose shape was not given */
+
 struct request {
 	char *model;  /* alias; NULL = the default model */
 	char *prompt; /* UTF-8; NULL when tokens or inputs are given */
@@ -45,6 +67,11 @@ struct request {
 	struct request_tensor *inputs;
 	size_t n_inputs;
 	char **outputs; /* which output tensors, in this order; NULL-ended, or NULL for all */
+	struct tensor_spec *output_shapes; /* of each; without name and dtype */
+	struct request_launch *launches;   /* of callables; NULL: the request is for a model */
+	size_t n_launches;
+	bool graph;             /* they were given as one */
+	int64_t repeat;         /* 1..REQUEST_MAX_REPEAT; how often the launches are made */
 	int64_t max_new_tokens; /* -1: the model's default */
 	struct sampling sampling;
 	bool seed_given, temperature_given; /* otherwise random, the model's default */

@@ -255,6 +255,24 @@ static int read_outputs(struct request_read *r, const struct rule *rule, const s
 	return request_read_outputs(r, rule->name, v);
 }
 
+static int read_callable(struct request_read *r, const struct rule *rule,
+	const struct json_value *v)
+{
+	(void)rule;
+	return request_read_callable(r, v);
+}
+
+static int read_scalars(struct request_read *r, const struct rule *rule, const struct json_value *v)
+{
+	(void)rule;
+	return request_read_scalars(r, v);
+}
+
+static int read_graph(struct request_read *r, const struct rule *rule, const struct json_value *v)
+{
+	return request_read_graph(r, rule->name, v);
+}
+
 static int read_parameters(struct request_read *r, const struct rule *rule,
 	const struct json_value *v)
 {
@@ -435,14 +453,16 @@ bool request_given(const struct request_read *r, const char *name)
 	return r->given >> (find_rule(name) - rules) & 1;
 }
 
-/* Exactly one of the three says what to run. */
+/* Exactly one of them says what to run; inputs are also what callables are launched on. */
 static int check_subject(struct request_read *r, const struct json_value *object)
 {
-	static const char *const subjects[] = { "prompt", "tokens", "inputs" };
+	static const char *const subjects[] = { "prompt", "tokens", "callable", "graph", "inputs" };
 	const char *found = NULL;
 
 	for (size_t i = 0; i < ARRAY_SIZE(subjects); i++) {
-		if (!request_given(r, subjects[i]))
+		bool goes_with = r->request->launches && strcmp(subjects[i], "inputs") == 0;
+
+		if (!request_given(r, subjects[i]) || (found && goes_with))
 			continue;
 		if (found)
 			return fault_at(r->f, -EINVAL, subjects[i],
@@ -451,14 +471,10 @@ static int check_subject(struct request_read *r, const struct json_value *object
 				subjects[i]);
 		found = subjects[i];
 	}
-	if (found && r->request->session && r->request->n_inputs)
-		return fault_at(r->f, -EOPNOTSUPP, "session",
-			(long)json_offset(json_member(object, "session")), "leave it out",
-			"tensors have no sessions");
 	if (found)
 		return 0;
 	return fault_at(r->f, -EINVAL, "prompt", (long)json_offset(object), "give one of them",
-		"none of \"prompt\", \"tokens\" and \"inputs\" is given");
+		"none of \"prompt\", \"tokens\", \"inputs\", \"callable\" and \"graph\" is given");
 }
 
 int request_read_fields(struct request_read *r, const struct json_value *object)

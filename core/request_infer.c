@@ -106,9 +106,11 @@ int request_check_parameters(struct fault *f, enum parameter_place place, const 
 
 /* --- outputs ---------------------------------------------------------------------------------- */
 
-static int check_output_member(struct fault *f, size_t index, const struct json_value *v)
+/* `ret` is where a shape goes. */
+static int check_output_member(struct fault *f, size_t index, const struct json_value *v,
+	struct tensor_spec *ret)
 {
-	static const char *const names[] = { "name", "parameters", NULL };
+	static const char *const names[] = { "name", "parameters", "shape", NULL };
 	char field[PLACE_SIZE], hint[REQUEST_HINT_SIZE];
 
 	snprintf(field, sizeof field, "outputs[%zu].%.40s", index, json_key(v));
@@ -116,6 +118,8 @@ static int check_output_member(struct fault *f, size_t index, const struct json_
 		return 0;
 	if (strcmp(json_key(v), names[1]) == 0)
 		return request_check_parameters(f, PARAMETER_OF_OUTPUT, field, v);
+	if (strcmp(json_key(v), names[2]) == 0)
+		return request_read_shape(f, field, v, ret);
 	return fault_at(f, -EINVAL, field, (long)json_offset(v), "give the name alone",
 		"unknown field \"%.60s\" in \"outputs[%zu]\"%s", json_key(v), index,
 		request_hint(json_key(v), names, hint));
@@ -144,23 +148,26 @@ static int read_output_name(struct fault *f, char **before, size_t index,
 	return 0;
 }
 
-static int read_output(struct fault *f, char **outputs, size_t index, const struct json_value *v)
+static int read_output(struct request_read *r, size_t index, const struct json_value *v)
 {
+	struct tensor_spec *shape = &r->request->output_shapes[index];
+	char **outputs = r->request->outputs;
 	const char *name = NULL;
 	char field[PLACE_SIZE];
 	int err = 0;
 
+	shape->rank = REQUEST_NO_SHAPE;
 	snprintf(field, sizeof field, "outputs[%zu]", index);
 	if (json_type(v) != JSON_OBJECT)
-		return request_must_be(f, -EINVAL, field, v, "object");
+		return request_must_be(r->f, -EINVAL, field, v, "object");
 	for (const struct json_value *m = json_first(v); m && !err; m = json_next(m))
-		err = check_output_member(f, index, m);
+		err = check_output_member(r->f, index, m, shape);
 	if (!err)
-		err = read_output_name(f, outputs, index, v, &name);
+		err = read_output_name(r->f, outputs, index, v, &name);
 	if (err)
 		return err;
 	outputs[index] = strdup(name);
-	return outputs[index] ? 0 : request_no_memory(f);
+	return outputs[index] ? 0 : request_no_memory(r->f);
 }
 
 /* An empty list asks for all, as the protocol's servers have it. */
@@ -176,9 +183,10 @@ int request_read_outputs(struct request_read *r, const char *field, const struct
 	if (n == 0)
 		return 0;
 	r->request->outputs = calloc(n + 1, sizeof *r->request->outputs);
-	if (!r->request->outputs)
+	r->request->output_shapes = calloc(n, sizeof *r->request->output_shapes);
+	if (!r->request->outputs || !r->request->output_shapes)
 		return request_no_memory(r->f);
 	for (v = json_first(v); v && !err; v = json_next(v))
-		err = read_output(r->f, r->request->outputs, i++, v);
+		err = read_output(r, i++, v);
 	return err;
 }

@@ -49,6 +49,17 @@ int request_read_inputs(struct request_read *r, const char *field, const struct 
 /* `outputs`: which tensors of the model are wanted. */
 int request_read_outputs(struct request_read *r, const char *field, const struct json_value *v);
 
+/* `shape` of a tensor, into rank and dims of `ret`. */
+int request_read_shape(struct fault *f, const char *field, const struct json_value *v,
+	struct tensor_spec *ret);
+
+/* `callable` and `scalars` of a request that is one launch, and `graph`. */
+int request_read_callable(struct request_read *r, const struct json_value *v);
+int request_read_scalars(struct request_read *r, const struct json_value *v);
+int request_read_graph(struct request_read *r, const char *field, const struct json_value *v);
+void request_free_launches(struct request *r);
+void request_free_texts(char **texts); /* NULL-ended; NULL is fine */
+
 /* KServe's `parameters`, of a request or of one of its tensors: those that ask nothing are passed
  * over. `field` is their place. */
 enum parameter_place { PARAMETER_OF_REQUEST = 1, PARAMETER_OF_INPUT = 2, PARAMETER_OF_OUTPUT = 4 };

@@ -85,12 +85,69 @@ static int check_tensors(const struct request_read *r, const struct json_value *
 	return 0;
 }
 
+/* Fields that only say something beside others. */
+static const struct {
+	const char *field;
+	bool callables; /* it is of callables; else of models */
+	const char *action, *reason;
+} belongings[] = {
+	{ "scalars", true, "give \"callable\" too", "\"scalars\" are a callable's" },
+	{ "repeat", true, "leave it out", "\"repeat\" is for callables" },
+	{ "model", false, "leave it out", "a callable runs without a model" },
+	{ "session", false, "leave it out", "callables have no sessions" },
+	{ "parameters", false, "leave it out", "\"parameters\" are a model's" },
+};
+
+static int check_belongings(const struct request_read *r, const struct json_value *object)
+{
+	bool callables = request_given(r, "callable") || request_given(r, "graph");
+
+	for (size_t i = 0; i < ARRAY_SIZE(belongings); i++)
+		if (request_given(r, belongings[i].field) && belongings[i].callables != callables)
+			return misfit(r, object, belongings[i].field, belongings[i].action,
+				belongings[i].reason);
+	if (request_given(r, "graph") && request_given(r, "scalars"))
+		return misfit(r, object, "scalars", "give them to each launch of the graph",
+			"\"scalars\" are of one launch; this is a graph");
+	return 0;
+}
+
+static int check_sessions(const struct request_read *r, const struct json_value *object)
+{
+	if (!r->request->session || !r->request->inputs)
+		return 0;
+	return fault_at(r->f, -EOPNOTSUPP, "session",
+		(long)json_offset(json_member(object, "session")), "leave it out",
+		"tensors have no sessions");
+}
+
+/* Only callables leave it to the request how large an output is. */
+static int check_shapes(const struct request_read *r, const struct json_value *object)
+{
+	const struct request *q = r->request;
+
+	for (size_t i = 0; q->outputs && q->outputs[i] && !q->launches; i++)
+		if (q->output_shapes[i].rank != REQUEST_NO_SHAPE)
+			return misfit(r, object, "outputs", "give the name alone",
+				"a model's outputs have the shapes of models/ALIAS/schema");
+	return 0;
+}
+
 int request_settle(struct request_read *r, const struct json_value *object)
 {
-	bool tensors = r->request->inputs != NULL;
-	int err = tensors ? check_tensors(r, object) : check_text(r, object);
+	bool callables = r->request->n_launches != 0;
+	bool tensors = r->request->inputs != NULL || callables;
+	int err = check_belongings(r, object);
 
-	if (!err && !r->output && tensors)
+	if (!err)
+		err = check_sessions(r, object);
+	if (!err)
+		err = check_shapes(r, object);
+	if (!err)
+		err = tensors ? check_tensors(r, object) : check_text(r, object);
+	if (!err && !r->output && callables)
+		r->request->output = REQUEST_JSON;
+	else if (!err && !r->output && tensors)
 		request_set_shape(r->request, ANSWER_KSERVE);
 	else if (!err && !r->output && r->openai)
 		request_set_shape(r->request, ANSWER_OPENAI);

@@ -235,31 +235,36 @@ static int read_name(struct tensor_read *t, const struct json_value *v)
 	return 0;
 }
 
-static int read_shape(struct tensor_read *t, const struct json_value *v)
+int request_read_shape(struct fault *f, const char *field, const struct json_value *v,
+	struct tensor_spec *ret)
 {
-	struct tensor_spec *spec = &t->tensor->spec;
-	char field[PLACE_SIZE];
-
-	place(t, "shape", field);
-	t->tensor->shape_given = true;
+	ret->rank = 0;
 	if (json_type(v) != JSON_ARRAY)
-		return request_must_be(t->f, -EINVAL, field, v, "array of at most 8 integers");
+		return request_must_be(f, -EINVAL, field, v, "array of at most 8 integers");
 	for (const struct json_value *d = json_first(v); d; d = json_next(d)) {
 		int64_t n;
 		int err = json_int64(d, &n);
 
 		if (err || n < 0)
-			return request_must_be(t->f, err ? err : -ERANGE, field, d,
+			return request_must_be(f, err ? err : -ERANGE, field, d,
 				"integer of 0 or more");
-		if (spec->rank == TENSOR_MAX_RANK)
-			return request_not_one_of(t->f, field, d, "array of at most 8 integers");
-		spec->dims[spec->rank++] = n;
+		if (ret->rank == TENSOR_MAX_RANK)
+			return request_not_one_of(f, field, d, "array of at most 8 integers");
+		ret->dims[ret->rank++] = n;
 	}
-	if (tensor_elements(spec) < 0)
-		return fault_at(t->f, -ERANGE, field, (long)json_offset(v),
+	if (tensor_elements(ret) < 0)
+		return fault_at(f, -ERANGE, field, (long)json_offset(v),
 			"give the shape of the data",
 			"\"%s\" stands for more values than 64 bits can count", field);
 	return 0;
+}
+
+static int read_shape(struct tensor_read *t, const struct json_value *v)
+{
+	char field[PLACE_SIZE];
+
+	t->tensor->shape_given = true;
+	return request_read_shape(t->f, place(t, "shape", field), v, &t->tensor->spec);
 }
 
 static int read_datatype(struct tensor_read *t, const struct json_value *v)

@@ -3,6 +3,8 @@
 #include <errno.h>
 #include <stdio.h>
 
+#include "core/npy.h"
+
 static int wrong_input(const struct model_view *model, struct fault *f)
 {
 	if (model->manifest->kind == MANIFEST_TENSOR)
@@ -29,14 +31,29 @@ static int check_attached(const struct request *req, struct fault *f)
 
 enum step run_refuse(const struct infer_result *r, bool again, struct step_fault *f)
 {
-	f->again = again && r->stage == INFER_NOT_SUBMITTED;
 	if (r->stage == INFER_NOT_FINITE)
-		fault_set(&f->fault, -EIO,
-			"change the inputs: the result leaves the numbers' range",
-			"the output has infinities or what is no number");
-	else
-		fault_from_device(&f->fault, r->code, r->what);
+		return run_refuse_infinite(f);
+	f->again = again && r->stage == INFER_NOT_SUBMITTED;
+	fault_from_device(&f->fault, r->code, r->what);
 	return STEP_FAILED;
+}
+
+enum step run_refuse_infinite(struct step_fault *f)
+{
+	f->again = false;
+	fault_set(&f->fault, -EIO, "change the inputs: the result leaves the numbers' range",
+		"the output has infinities or what is no number");
+	return STEP_FAILED;
+}
+
+int run_put_tensor(enum request_output form, const struct tensor_spec *t, const void *data,
+	struct buf *out)
+{
+	if (form == REQUEST_NPY)
+		npy_write(t, data, out);
+	else
+		buf_put(out, data, (size_t)tensor_bytes(t));
+	return buf_error(out);
 }
 
 int run_new(struct generation *g, const struct model_view *model, struct request *req,

@@ -1,10 +1,11 @@
 /* What one job does on the device, cut into steps that the engine interleaves: a step is one
- * checked inference and what belongs to it on the host. Three kinds: text (core/run_text.c), tensors
- * (core/run_tensor.c), and a batch (core/run_batch.c), which runs each of its lines as one of those.
- */
+ * checked inference and what belongs to it on the host. Four kinds: text (core/run_text.c), tensors
+ * (core/run_tensor.c), a batch (core/run_batch.c), which runs each of its lines as one of those, and
+ * launches of resident callables (core/run_launch.c), whose steps are launches. */
 #ifndef NPUFS_CORE_RUN_H
 #define NPUFS_CORE_RUN_H
 
+#include "core/callables.h"
 #include "core/generation.h"
 #include "core/infer.h"
 #include "core/job.h"
@@ -30,6 +31,8 @@ struct run_limits {
 	size_t output_bytes;
 	struct sessions *sessions; /* whose KV may have to give way; NULL: nobody's */
 	uint64_t job;              /* that has claimed the request's session */
+	struct callables *callables;
+	uint64_t context; /* of callables, which the request's ids are of; 0: it has none */
 };
 
 struct run;
@@ -83,6 +86,16 @@ int run_batch_new(struct generation *g, const struct model_view *model,
 /* A step's failure from its inference. An output that is not finite is the job's own matter: who
  * sends such inputs must not take the device from others (the golden run watches over that). */
 enum step run_refuse(const struct infer_result *r, bool again, struct step_fault *f);
+enum step run_refuse_infinite(struct step_fault *f);
+
+/* One tensor as the whole answer: REQUEST_NPY or REQUEST_RAW. */
+int run_put_tensor(enum request_output form, const struct tensor_spec *t, const void *data,
+	struct buf *out);
+
+/* Launches of resident callables, which need no generation; takes the request when it succeeds.
+ * -ESTALE: its ids are of a context that has ended. Else as callables_plan(). */
+int run_launch_new(struct request *req, const struct run_limits *limits, struct run **ret,
+	struct fault *f);
 
 /* The two kinds' constructors, for run_new(). */
 int run_text_new(const struct run *base, struct run **ret, struct fault *f);

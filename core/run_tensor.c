@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/npy.h"
 #include "core/tensor_json.h"
 
 struct run_tensor {
@@ -155,13 +154,9 @@ static int render_document(const struct run_tensor *t, struct buf *out)
 	if (req->request_id[0])
 		json_add_string(doc, "id", req->request_id);
 	outputs = json_add_array(doc, "outputs");
-	for (size_t i = 0; i < t->n_chosen; i++) {
-		struct json_value *o = json_add_object(outputs, NULL);
-
-		tensor_json_describe(o, &spec->outputs[t->chosen[i]]);
-		tensor_json_data(o, &spec->outputs[t->chosen[i]],
+	for (size_t i = 0; i < t->n_chosen; i++)
+		tensor_json_add(outputs, &spec->outputs[t->chosen[i]],
 			program_output(t->program, t->chosen[i]));
-	}
 	err = json_render(doc, true, out);
 	json_free(doc);
 	return err;
@@ -174,13 +169,9 @@ static int tensor_finish(struct run *r, struct buf *out, struct job_outcome *ret
 	const void *data = program_output(t->program, t->chosen[0]);
 
 	*ret = (struct job_outcome){ .finish_reason = "stop" };
-	if (r->request->output == REQUEST_JSON)
-		return render_document(t, out);
-	if (r->request->output == REQUEST_NPY)
-		npy_write(first, data, out);
-	else
-		buf_put(out, data, (size_t)tensor_bytes(first));
-	return buf_error(out);
+	return r->request->output == REQUEST_JSON
+		? render_document(t, out)
+		: run_put_tensor(r->request->output, first, data, out);
 }
 
 static const struct run_ops run_tensor_ops = {

@@ -2,6 +2,7 @@
 
 #include <assert.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -107,4 +108,55 @@ const char *tensor_text(const struct tensor_spec *t, char ret[TENSOR_TEXT_SIZE])
 			t->dims[i]);
 	snprintf(ret + at, TENSOR_TEXT_SIZE - (size_t)at, "]");
 	return ret;
+}
+
+/* --- numbers ----------------------------------------------------------------------------------- */
+
+/* A value that is not finite times zero is not zero; the sum of such products stays 0 otherwise. */
+static bool floats_finite(const float *v, size_t n)
+{
+	float acc[16] = { 0 };
+	size_t i = 0;
+
+	for (; i + 16 <= n; i += 16)
+		for (size_t lane = 0; lane < 16; lane++)
+			acc[lane] += v[i + lane] * 0.0f;
+	for (; i < n; i++)
+		acc[0] += v[i] * 0.0f;
+	for (size_t lane = 1; lane < 16; lane++)
+		acc[0] += acc[lane];
+	return acc[0] == 0.0f;
+}
+
+static bool doubles_finite(const double *v, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (!isfinite(v[i]))
+			return false;
+	return true;
+}
+
+/* An exponent of all ones is an infinity or no number. */
+static bool halves_finite(const uint16_t *v, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if ((v[i] & 0x7c00) == 0x7c00)
+			return false;
+	return true;
+}
+
+bool tensor_is_finite(const struct tensor_spec *t, const void *data)
+{
+	size_t n = (size_t)tensor_elements(t);
+
+	switch (t->dtype) {
+	case DTYPE_FLOAT16:
+		return halves_finite(data, n);
+	case DTYPE_FLOAT32:
+		return floats_finite(data, n);
+	case DTYPE_FLOAT64:
+		return doubles_finite(data, n);
+	default:
+		return true;
+	}
 }

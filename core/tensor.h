@@ -44,6 +44,8 @@ int64_t tensor_elements(const struct tensor_spec *t);
 int64_t tensor_bytes(const struct tensor_spec *t);
 bool tensor_same_shape(const struct tensor_spec *a,
 	const struct tensor_spec *b); /* rank and dims */
+/* No infinities and nothing that is no number among these tensor_bytes(); whole numbers are finite. */
+bool tensor_is_finite(const struct tensor_spec *t, const void *data);
 /* "float32[2,3]" for messages; returns ret. */
 #define TENSOR_TEXT_SIZE 224
 const char *tensor_text(const struct tensor_spec *t, char ret[TENSOR_TEXT_SIZE]);

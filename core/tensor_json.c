@@ -71,3 +71,11 @@ void tensor_json_data(struct json_value *object, const struct tensor_spec *t, co
 	for (size_t i = 0; i < n; i++)
 		add_element(values, t->dtype, data, i);
 }
+
+void tensor_json_add(struct json_value *array, const struct tensor_spec *t, const void *data)
+{
+	struct json_value *object = json_add_object(array, NULL);
+
+	tensor_json_describe(object, t);
+	tensor_json_data(object, t, data);
+}

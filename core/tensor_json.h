@@ -14,4 +14,7 @@ void tensor_json_list(struct json_value *object, const char *key, const struct t
 /* Adds "data": the elements in C order as a flat array; float16 as its 16 bits. */
 void tensor_json_data(struct json_value *object, const struct tensor_spec *t, const void *data);
 
+/* Adds an object with all of that to an array. */
+void tensor_json_add(struct json_value *array, const struct tensor_spec *t, const void *data);
+
 #endif

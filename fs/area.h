@@ -1,5 +1,5 @@
 /* The folders of the mount. An area is a part of the tree with one way of working: most are tables
- * of rows (fs/dir_fixed.c), jobs/ and sessions/ are not (fs/dir_jobs.c, fs/dir_sessions.c).
+ * of rows (fs/dir_fixed.c), jobs/, sessions/, callables/ and control/ are not (fs/dir_*.c).
  * Functions give 0 or a negative errno; one that is NULL is refused as `refuse` says, or without that
  * with area_refusal(). */
 #ifndef NPUFS_FS_AREA_H
@@ -45,7 +45,7 @@ struct area_ops {
 	int refusal; /* what is refused at all, links too, is refused with; 0: as by -EPERM */
 };
 
-extern const struct area_ops area_fixed, area_jobs, area_sessions, area_control;
+extern const struct area_ops area_fixed, area_jobs, area_sessions, area_callables, area_control;
 extern const struct area_ops *const areas[AREA_COUNT]; /* fs/ops.c */
 /* -EPERM as on a folder that cannot be changed, unless the area has another. */
 int area_refusal(enum area area);
@@ -100,7 +100,7 @@ struct fixed_area {
 };
 extern const struct fixed_area fixed_root, fixed_models, fixed_manifests;
 const struct fixed_area *fixed_of(enum area area); /* NULL for what is no area of tables */
-extern const struct node_row session_rows[];
+extern const struct node_row session_rows[], callable_rows[], callable_object_rows[];
 /* Each row of control/, for the mount's README. */
 void control_put_docs(void (*put)(struct buf *out, const char *folder, const struct node_row *row),
 	struct buf *out);

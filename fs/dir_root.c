@@ -35,6 +35,16 @@ static int ready_show(struct npufs *fs, uint64_t object, struct buf *out)
 	return 0;
 }
 
+static void set_callables(struct npufs *fs)
+{
+	uint64_t launches;
+	struct callable_figures now = callables_figures(engine_callables(fs->engine), &launches);
+
+	metrics_set(METRIC_CALLABLES, now.registrations);
+	metrics_set(METRIC_CALLABLE_BYTES, (int64_t)now.allocated_bytes);
+	metrics_set(METRIC_LAUNCHES, (int64_t)launches);
+}
+
 static int metrics_show(struct npufs *fs, uint64_t object, struct buf *out)
 {
 	struct jobdir_usage usage;
@@ -46,6 +56,7 @@ static int metrics_show(struct npufs *fs, uint64_t object, struct buf *out)
 	metrics_set(METRIC_JOBS_QUEUED, (int64_t)queued);
 	metrics_set(METRIC_JOBS_RUNNING, (int64_t)running);
 	metrics_set(METRIC_SESSIONS, (int64_t)sessions_count(engine_sessions(fs->engine)));
+	set_callables(fs);
 	metrics_set(METRIC_FILES, (int64_t)usage.files);
 	metrics_set(METRIC_BYTES, (int64_t)usage.bytes);
 	metrics_set(METRIC_HEALTH_STATE, health_state(&fs->health));
@@ -87,6 +98,7 @@ static const struct node_row root_rows[] = { TEXT("README", readme_show, "this t
 	AREA(JOBS_NAME, AREA_JOBS, 01777, "write requests here; results appear beside them"),
 	AREA("sessions", AREA_SESSIONS, 01777,
 		"conversations that go on; mkdir begins one, rmdir frees it"),
+	AREA("callables", AREA_CALLABLES, 0755, "resident device programs: written by root"),
 	AREA("control", AREA_CONTROL, 0700, "for operators: root only, and audited"), ROWS_END };
 
 const struct fixed_area fixed_root = { .rows = root_rows };

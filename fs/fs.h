@@ -39,6 +39,7 @@ struct npufs {
 	struct spool *spool;
 	struct jobdir *jobs;
 	struct fuse_session *session;
+	int keeper;                  /* to the process that unmounts */
 	struct announcer *announcer; /* NULL without -o inotify */
 };
 
@@ -50,6 +51,7 @@ enum area {
 	AREA_MANIFESTS,
 	AREA_JOBS,
 	AREA_SESSIONS,
+	AREA_CALLABLES,
 	AREA_CONTROL,
 	AREA_COUNT
 };
@@ -105,6 +107,8 @@ void fs_close_all(struct npufs *fs);
 
 /* The caller of a request. */
 struct cred fs_cred(fuse_req_t req);
+/* The same as it can be kept, with its roles: asked while the caller waits. */
+struct cred fs_cred_kept(struct npufs *fs, const struct cred *who);
 static inline struct npufs *fs_of(fuse_req_t req)
 {
 	return fuse_req_userdata(req);

@@ -70,6 +70,11 @@ struct handle *raw_handle_new(enum privileged_command read, enum privileged_comm
 /* fs/kind_later.c: a text that a thread of control renders at the first read. NULL: no memory. */
 struct handle *later_handle_new(int (*render)(struct control *c, struct buf *out));
 
+/* fs/kind_image.c: that name of callables/, to be written by `who`, of fs_cred_kept(); and an image of the store, to be read,
+ * whose descriptor is taken. NULL: no memory. */
+struct handle *image_handle_new(uint64_t number, const char *name, const struct cred *who);
+struct handle *stored_handle_new(int fd);
+
 /* fs/kind_event.c: accepts nothing. NULL: no memory. */
 struct handle *event_handle_new(void);
 

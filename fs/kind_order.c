@@ -62,10 +62,7 @@ static void submit(struct npufs *fs, fuse_req_t req, struct parked_order *o)
 	const struct cred who = fs_cred(req);
 	int err;
 
-	o->base.who = (struct cred){ .uid = who.uid,
-		.gid = who.gid,
-		.pid = who.pid,
-		.roles = roles_of(&fs->roles, &who) };
+	o->base.who = fs_cred_kept(fs, &who);
 	o->req = req;
 	err = control_submit(fs->control, &o->base);
 	if (!err)

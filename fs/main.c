@@ -4,19 +4,22 @@
  *   stop taking jobs, drain -> engine ends -> last results announced -> parked requests answered
  *   -> unmount -> memory
  *
+ * After mounting, while there is one thread, it gives up every privilege; what that takes at the end,
+ * a process does that was made before (fs/keeper.h).
+ *
  * SIGTERM and SIGINT stop it; a thread of its own waits for them, so that draining never holds up
  * the file system. SIGHUP is taken and does nothing, so that a closed terminal leaves no dead
  * mount. */
 #include "fs/fs.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -24,12 +27,15 @@
 #include "core/clock.h"
 #include "core/files.h"
 #include "core/device_layer.h"
+#include "core/jobaudit.h"
 #include "core/lock.h"
 #include "core/log.h"
 #include "core/mem.h"
 #include "core/metrics.h"
+#include "core/privilege.h"
 #include "core/trace.h"
 #include "fs/announce.h"
+#include "fs/keeper.h"
 #include "fs/mountpoint.h"
 #include "fs/notify.h"
 #include "fs/park.h"
@@ -157,6 +163,7 @@ static int mount_at(struct npufs *fs, const char *mountpoint, struct fault *f)
 
 	fs->session = fuse_session_new(&args, &fs_ops, sizeof fs_ops, fs);
 	fuse_opt_free_args(&args);
+	fs->mountpoint = mountpoint;
 	if (fs->session && fuse_session_mount(fs->session, mountpoint) == 0)
 		return 0;
 	if (fs->session)
@@ -165,6 +172,42 @@ static int mount_at(struct npufs *fs, const char *mountpoint, struct fault *f)
 	return fault_set(f, -EIO,
 		"see the message above; is fuse3 installed, and /dev/fuse open to this user?",
 		"mounting failed");
+}
+
+/* A start failed when the mount was there already. */
+static void undo_mount(struct npufs *fs)
+{
+	if (!fs->session)
+		return;
+	keeper_unmount(fs->keeper, fs->session);
+	fuse_session_destroy(fs->session);
+}
+
+/* The folder, or one on the way to it, may be closed to all but another user. */
+static int reach(const char *path, const char *what, struct fault *f)
+{
+	AUTO_CLOSE int fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+	if (fd >= 0 || errno != EACCES)
+		return 0;
+	return fault_set(f, -EACCES,
+		"open the folders on the way to it to this user, or mount with "
+		"keep_caps=dac_read_search",
+		"the %s cannot be reached without privileges", what);
+}
+
+/* Announcing and the service manager's watchdog look at the mount as users do. */
+static int give_up_privileges(struct npufs *fs, uint64_t keep, struct fault *f)
+{
+	int err = keeper_start(fs->mountpoint, &fs->keeper, f);
+
+	if (!err)
+		err = privilege_drop(keep, f);
+	if (!err)
+		err = reach(fs->store, "store", f);
+	if (!err && (fs->opts.inotify || notify_wanted()))
+		err = reach(fs->mountpoint, "mountpoint", f);
+	return err;
 }
 
 /* The parent leaves when the child serves; a session of its own keeps it alive when the terminal
@@ -245,6 +288,8 @@ static int start_engine(struct npufs *fs, const struct device_ops *ops)
 	int err = engine_new(&config, fs->models, &fs->health, &fs->engine);
 
 	control.engine = fs->engine;
+	if (!err && o->job_audit == OPTION_JOB_AUDIT_ON)
+		err = jobaudit_start(fs->store);
 	if (!err)
 		err = control_new(&control, &fs->control);
 	if (!err)
@@ -407,7 +452,8 @@ static void block_signals(void)
 static void leave_stuck(struct npufs *fs)
 {
 	log_error("the device did not come back in time; leaving without it");
-	fuse_session_unmount(fs->session);
+	keeper_unmount(fs->keeper, fs->session);
+	jobaudit_stop();
 	log_close();
 	_exit(1);
 }
@@ -420,7 +466,7 @@ static void tear_down(struct npufs *fs)
 	if (fs->control)
 		control_stop(fs->control);
 	fs_close_all(fs);
-	fuse_session_unmount(fs->session);
+	keeper_unmount(fs->keeper, fs->session);
 	if (fs->announcer) /* what the threads wait for, if the loop left them waiting, is over */
 		announce_stop(fs->announcer, 0);
 	notify_stop();
@@ -429,6 +475,7 @@ static void tear_down(struct npufs *fs)
 	fuse_session_destroy(fs->session);
 	control_free(fs->control);
 	engine_free(fs->engine);
+	jobaudit_stop();
 	trace_done();
 	announce_free(fs->announcer);
 	models_free(fs->models);
@@ -475,11 +522,12 @@ static int run_mounted(struct npufs *fs, const struct device_ops *ops)
 
 int main(int argc, char **argv)
 {
-	static struct npufs fs;
+	static struct npufs fs = { .keeper = KEEPER_NONE };
 	struct command cmd = { 0 };
 	struct fault f = FAULT_NONE;
 	const struct device_ops *ops;
 	AUTO_FREE char *mountpoint = NULL;
+	uint64_t keep = 0;
 	int err;
 
 	options_defaults(&fs.opts);
@@ -493,7 +541,7 @@ int main(int argc, char **argv)
 		printf("npufs %s\n", NPUFS_VERSION);
 	if (cmd.help || cmd.version)
 		return 0;
-	prctl(PR_SET_DUMPABLE, 0);
+	privilege_no_core();
 	umask(077);
 	fs.uid = (uint32_t)geteuid();
 	fs.gid = (uint32_t)getegid();
@@ -503,14 +551,16 @@ int main(int argc, char **argv)
 	raise_file_limit();
 	notify_open();
 	if (roles_set(&fs.roles, fs.uid, fs.opts.operator_group, fs.opts.trace_group, &f) ||
+		privilege_parse(fs.opts.keep_caps, &keep, &f) ||
 		open_store(&fs, cmd.store, &ops, &f) ||
 		mountpoint_prepare(cmd.mountpoint, &mountpoint, &f) ||
-		spool_open(fs.store, SPOOL_USE, &fs.spool, &f) || mount_at(&fs, mountpoint, &f)) {
+		spool_open(fs.store, SPOOL_USE, &fs.spool, &f) || mount_at(&fs, mountpoint, &f) ||
+		give_up_privileges(&fs, keep, &f)) {
+		undo_mount(&fs);
 		spool_close(fs.spool);
 		models_free(fs.models);
 		return complain(&f);
 	}
-	fs.mountpoint = mountpoint;
 	err = run_mounted(&fs, ops);
 	tear_down(&fs);
 	log_close();

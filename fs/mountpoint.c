@@ -98,9 +98,19 @@ static int run_fusermount(const char *path)
 	return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -EPERM;
 }
 
+static int detach(const char *path)
+{
+	return umount2(path, MNT_DETACH) == 0 ? 0 : run_fusermount(path);
+}
+
+int mountpoint_leave(const char *path)
+{
+	return own_mount(path) ? detach(path) : 0;
+}
+
 static int take_away(const char *path, struct fault *f)
 {
-	int err = umount2(path, MNT_DETACH) == 0 ? 0 : run_fusermount(path);
+	int err = detach(path);
 
 	if (err)
 		return fault_set(f, err, "unmount it: umount -l MOUNTPOINT",

@@ -9,4 +9,8 @@
  * -EBUSY for a live one, or one that hangs. While there is one thread. The caller frees. */
 int mountpoint_prepare(const char *path, char **ret, struct fault *f);
 
+/* Take the mount at the path that mountpoint_prepare() gave away, though files of it are open. 0 too
+ * when the topmost one there is none of this program. */
+int mountpoint_leave(const char *path);
+
 #endif

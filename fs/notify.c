@@ -79,6 +79,11 @@ void notify_open(void)
 	unsetenv("WATCHDOG_PID");
 }
 
+bool notify_wanted(void)
+{
+	return service.fd >= 0;
+}
+
 /* False when the manager did not take it: it does not read just now. */
 static bool say(const char *text)
 {

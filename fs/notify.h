@@ -13,6 +13,8 @@
 
 /* Take what the manager gave out of the environment; before the program becomes a daemon. */
 void notify_open(void);
+/* Is there a manager that waits for words? */
+bool notify_wanted(void);
 /* From now on a thread of its own says how it goes; the session is mounted. 0 or -ENOMEM. */
 int notify_start(struct npufs *fs);
 /* A stop has begun that takes at most `ms`. Watching goes on. Any thread. */

@@ -26,6 +26,7 @@ const struct area_ops *const areas[AREA_COUNT] = {
 	[AREA_MANIFESTS] = &area_fixed,
 	[AREA_JOBS] = &area_jobs,
 	[AREA_SESSIONS] = &area_sessions,
+	[AREA_CALLABLES] = &area_callables,
 	[AREA_CONTROL] = &area_control,
 };
 
@@ -65,6 +66,14 @@ struct cred fs_cred(fuse_req_t req)
 		.pid = ctx->pid,
 		.in_group = in_group,
 		.context = req };
+}
+
+struct cred fs_cred_kept(struct npufs *fs, const struct cred *who)
+{
+	return (struct cred){ .uid = who->uid,
+		.gid = who->gid,
+		.pid = who->pid,
+		.roles = roles_of(&fs->roles, who) };
 }
 
 /* What every handler begins with. */
@@ -319,6 +328,7 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 		reply_err(req, err);
 		return;
 	}
+	fi->noflush = !h->ops->flush; /* closing is one request less, then */
 	keep(c.fs, h);
 	if (fuse_reply_open(req, fi) == -ENOENT) /* the open was interrupted: no release comes */
 		release(c.fs, h);

@@ -50,5 +50,7 @@ void readme_render(struct npufs *fs, struct buf *out)
 	put_rows(out, "manifests/", fixed_manifests.object_rows);
 	put_jobs(out);
 	put_rows(out, "sessions/NAME/", session_rows);
+	put_rows(out, "callables/", callable_rows);
+	put_rows(out, "callables/NAME", callable_object_rows);
 	control_put_docs(put_row, out);
 }

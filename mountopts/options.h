@@ -29,6 +29,9 @@ enum option_log { OPTION_LOG_AUTO, OPTION_LOG_STDERR, OPTION_LOG_SYSLOG };
 /* Likewise of `parallel`. */
 enum option_parallel { OPTION_PARALLEL_OFF, OPTION_PARALLEL_PROVEN };
 
+/* Likewise of `job_audit`. */
+enum option_job_audit { OPTION_JOB_AUDIT_ON, OPTION_JOB_AUDIT_OFF };
+
 #define OPTION_MEMBER_FLAG(name)     bool name
 #define OPTION_MEMBER_UINT(name)     uint32_t name
 #define OPTION_MEMBER_SIZE(name)     uint64_t name

@@ -22,7 +22,7 @@ static inline void rig_open(struct audit_rig *x)
 {
 	struct fault f = FAULT_NONE;
 
-	if (audit_open(x->store, &x->audit, &f))
+	if (audit_open(x->store, AUDIT_COMMANDS, &x->audit, &f))
 		fail_msg("audit_open: %s", f.reason);
 }
 
@@ -83,7 +83,7 @@ static inline void rig_show(struct audit_rig *x, uint64_t most, struct buf *ret)
 	struct fault f = FAULT_NONE;
 
 	buf_reset(ret);
-	if (audit_show(x->store, most, add_shown, ret, &f))
+	if (audit_show(x->store, AUDIT_COMMANDS, most, add_shown, ret, &f))
 		fail_msg("audit_show: %s", f.reason);
 }
 
@@ -104,7 +104,7 @@ static inline void rig_sound(struct audit_rig *x, const char *found)
 	AUTO_BUF struct buf out = BUF_INIT;
 	struct fault f = FAULT_NONE;
 
-	if (audit_verify(x->store, &out, &f))
+	if (audit_verify(x->store, AUDIT_COMMANDS, &out, &f))
 		fail_msg("audit_verify: %s", f.reason);
 	if (!strstr(buf_text(&out), found))
 		fail_msg("found \"%s\", not \"%s\"", buf_text(&out), found);
@@ -170,7 +170,7 @@ static inline void expect_broken(struct audit_rig *x, const char *file, int line
 	char where[64];
 
 	snprintf(where, sizeof where, "broken in %s, line %d: ", file, line);
-	assert_int_equal(audit_verify(x->store, &out, &f), -EBADMSG);
+	assert_int_equal(audit_verify(x->store, AUDIT_COMMANDS, &out, &f), -EBADMSG);
 	assert_int_equal(f.err, -EBADMSG);
 	if (!strstr(f.reason, where))
 		fail_msg("\"%s\", not \"%s\"", f.reason, where);
@@ -187,7 +187,7 @@ static inline void expect_cut(struct audit_rig *x, const char *file, int line, i
 	snprintf(where, sizeof where,
 		"broken after %s, line %d: records %d to %d are missing at its end", file, line,
 		from, to);
-	assert_int_equal(audit_verify(x->store, &out, &f), -EBADMSG);
+	assert_int_equal(audit_verify(x->store, AUDIT_COMMANDS, &out, &f), -EBADMSG);
 	if (!strstr(f.reason, where))
 		fail_msg("\"%s\", not \"%s\"", f.reason, where);
 }

@@ -65,6 +65,7 @@ void *__wrap_aligned_alloc(size_t align, size_t n)
 enum rig_call {
 	RIG_ALLOCATE,
 	RIG_COPY,
+	RIG_FETCH,
 	RIG_RELEASE,
 	RIG_ENROLL,
 	RIG_LAUNCH,
@@ -128,6 +129,15 @@ static enum npu_error rig_copy(void *context, uint64_t to, const void *from, uin
 	RIG_FAIL(r, RIG_COPY);
 	r->last_copied_to = to;
 	return r->soft ? memory_soft_ops.copy(r->soft, to, from, bytes) : NPU_SUCCESS;
+}
+
+static enum npu_error rig_fetch(void *context, void *to, uint64_t from, uint64_t bytes)
+{
+	struct rig *r = context;
+
+	RIG_FAIL(r, RIG_FETCH);
+	assert_non_null(r->soft);
+	return memory_soft_ops.fetch(r->soft, to, from, bytes);
 }
 
 /* Freed twice, or never allocated, fails the test. */
@@ -196,8 +206,8 @@ static enum npu_error rig_end(void *context)
 	return r->soft ? memory_soft_ops.end_capture(r->soft) : NPU_SUCCESS;
 }
 
-static const struct callable_memory_ops rig_ops = { "rig", rig_allocate, rig_copy, rig_release,
-	rig_enroll, rig_launch, rig_drain, rig_exchange, rig_begin, rig_end };
+static const struct callable_memory_ops rig_ops = { "rig", rig_allocate, rig_copy, rig_fetch,
+	rig_release, rig_enroll, rig_launch, rig_drain, rig_exchange, rig_begin, rig_end };
 
 static inline void rig_fail(struct rig *r, enum rig_call call, size_t at, enum npu_error code)
 {

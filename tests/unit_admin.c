@@ -170,7 +170,7 @@ static void write_trail(struct fixture *x)
 	struct fault f;
 	struct audit *a;
 
-	assert_int_equal(audit_open(work_path(&x->w, "store"), &a, &f), 0);
+	assert_int_equal(audit_open(work_path(&x->w, "store"), AUDIT_COMMANDS, &a, &f), 0);
 	for (unsigned i = 0; i < AUDIT_DECISION_COUNT; i++) {
 		r.decision = (enum audit_decision)i;
 		assert_int_equal(audit_write(a, &r), 0);
@@ -193,10 +193,10 @@ static void audit__shown_and_verified(void **state)
 
 	expect(x, "audit verify @store", ADMIN_FAILED, "", "to do: ");
 	expect(x, "store init @store", ADMIN_OK, "ok: ", "");
-	expect(x, "audit verify @store", ADMIN_OK, "ok: no records\n", "");
+	expect(x, "audit verify @store", ADMIN_OK, "ok: commands: no records\n", "");
 	write_trail(x);
 	expect(x, "audit verify @store", ADMIN_OK,
-		"ok: records 1 to 7 in 1 files\nlast hash: ", "");
+		"ok: commands: records 1 to 7 in 1 files\nlast hash: ", "");
 	expect(x, "audit show @store", ADMIN_OK, "{\"seq\":1,", "");
 	assert_int_equal(lines(x->out), 7); /* and the checkpoint */
 	expect(x, "audit show @store --last 2", ADMIN_OK, "{\"seq\":6,", "");

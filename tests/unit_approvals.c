@@ -316,6 +316,20 @@ static void sign__folder_not_to_be_trusted__refused(void **state)
 	assert_int_equal(sign_line(x, id, &line, NULL), 0);
 }
 
+/* Who can sign leaves the private half elsewhere; here it is none. */
+static void sign__private_key_among_the_approvers__refused(void **state)
+{
+	struct approval_rig *x = *state;
+	AUTO_BUF struct buf line = BUF_INIT, pem = BUF_INIT;
+	char id[APPROVAL_ID_SIZE];
+
+	submit(x, id);
+	approval_line(x, id, 0, &line);
+	assert_int_equal(key_private_pem(x->keys[1], &pem), 0);
+	work_write(&x->w, "store/approvers/b.pem", pem.data, pem.len);
+	assert_int_equal(sign_line(x, id, &line, NULL), -EINVAL);
+}
+
 /* Two files of one key are one approver; who has left is none. */
 static void sign__folder_changes__read_each_time(void **state)
 {
@@ -577,6 +591,7 @@ int main(void)
 		TEST(open__again__same_store_other_daemon),
 		TEST(open__store_id_spoiled__refused),
 		TEST(sign__folder_not_to_be_trusted__refused),
+		TEST(sign__private_key_among_the_approvers__refused),
 		TEST(sign__folder_changes__read_each_time),
 		TEST(sign__expired__refused),
 		TEST(sign__another_generation__void_for_good),

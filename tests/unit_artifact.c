@@ -464,6 +464,16 @@ static void artifact_verify__unsound_key_file__refused(void **state)
 		"bad.pem\n");
 }
 
+static void artifact_verify__private_key_in_trust__refused(void **state)
+{
+	struct fixture *x = *state;
+	AUTO_BUF struct buf pem = BUF_INIT;
+
+	work_read(&x->w, "signer.pem", &pem);
+	work_write(&x->w, "store/trust/signer.pem", pem.data, pem.len);
+	expect(x, -EINVAL, NPU_INVALID_CALBIN, "no Ed25519 public key", "signer.pem\n");
+}
+
 static void artifact_verify__signed_nonsense__einval(void **state)
 {
 	struct fixture *x = *state;
@@ -789,6 +799,7 @@ int main(void)
 		TEST(artifact_verify__empty_trust__ekeyrejected),
 		TEST(artifact_verify__forged_id__ebadmsg),
 		TEST(artifact_verify__unsound_key_file__refused),
+		TEST(artifact_verify__private_key_in_trust__refused),
 		TEST(artifact_verify__signed_nonsense__einval),
 		TEST(artifact_verify__bad_or_unknown_alias__refused),
 		TEST(artifact_list__mixed_folder__aliases_sorted),

@@ -145,13 +145,13 @@ static void verify__byte_added_or_removed__broken(void **state)
 		buf_put(&other, b.data, at);
 		buf_put(&other, b.data + at + 1, b.len - at - 1);
 		put_file(x, FIRST, other.data, other.len);
-		assert_int_equal(audit_verify(x->store, &other, &f), -EBADMSG);
+		assert_int_equal(audit_verify(x->store, AUDIT_COMMANDS, &other, &f), -EBADMSG);
 		buf_reset(&other);
 		buf_put(&other, b.data, at);
 		buf_put(&other, added + at % 5, 1);
 		buf_put(&other, b.data + at, b.len - at);
 		put_file(x, FIRST, other.data, other.len);
-		assert_int_equal(audit_verify(x->store, &other, &f), -EBADMSG);
+		assert_int_equal(audit_verify(x->store, AUDIT_COMMANDS, &other, &f), -EBADMSG);
 	}
 }
 
@@ -243,7 +243,7 @@ static void open__broken_end__refused(void **state)
 	read_file(x, FIRST, &b);
 	b.data[line_at(&b, 2) + 20] ^= 1;
 	put_file(x, FIRST, b.data, b.len);
-	assert_int_equal(audit_open(x->store, &x->audit, &f), -EBADMSG);
+	assert_int_equal(audit_open(x->store, AUDIT_COMMANDS, &x->audit, &f), -EBADMSG);
 	assert_non_null(strstr(f.reason, "00000001.jsonl, line 3: "));
 	assert_true(f.action[0]);
 	assert_null(x->audit);

@@ -238,7 +238,7 @@ static void write__file_full__chain_runs_on(void **state)
 	assert_int_equal(rename(work_path(&x->w, FIRST), work_path(&x->w, "kept")), 0);
 	rig_sound(x, "those before it are not here");
 	assert_int_equal(rename(work_path(&x->w, NEXT), work_path(&x->w, "kept2")), 0);
-	assert_int_equal(audit_verify(x->store, &b, &f), -EBADMSG);
+	assert_int_equal(audit_verify(x->store, AUDIT_COMMANDS, &b, &f), -EBADMSG);
 	assert_non_null(strstr(f.reason, "no file of it is left, and there were"));
 	assert_int_equal(rename(work_path(&x->w, "kept2"), work_path(&x->w, FIRST)), 0);
 	assert_int_equal(rename(work_path(&x->w, "kept"), work_path(&x->w, NEXT)), 0);
@@ -301,7 +301,7 @@ static void open__in_use__is_busy(void **state)
 	struct audit *other = NULL;
 	struct fault f = FAULT_NONE;
 
-	assert_int_equal(audit_open(x->store, &other, &f), -EBUSY);
+	assert_int_equal(audit_open(x->store, AUDIT_COMMANDS, &other, &f), -EBUSY);
 	assert_true(f.reason[0] && f.action[0]);
 	rig_close(x);
 	rig_open(x);
@@ -336,24 +336,24 @@ static void open__what_others_could_have_changed__refused(void **state)
 	write_some(x, 1);
 	rig_close(x);
 	assert_int_equal(chmod(work_path(&x->w, FIRST), 0660), 0);
-	assert_int_equal(audit_open(x->store, &x->audit, &f), -EPERM);
-	assert_int_equal(audit_verify(x->store, &out, &f), -EPERM);
+	assert_int_equal(audit_open(x->store, AUDIT_COMMANDS, &x->audit, &f), -EPERM);
+	assert_int_equal(audit_verify(x->store, AUDIT_COMMANDS, &out, &f), -EPERM);
 	assert_non_null(strstr(f.reason, "00000001.jsonl"));
 	assert_int_equal(chmod(work_path(&x->w, FIRST), 0600), 0);
 	assert_int_equal(symlink("00000001.jsonl", work_path(&x->w, NEXT)), 0);
-	assert_int_equal(audit_open(x->store, &x->audit, &f), -ELOOP);
+	assert_int_equal(audit_open(x->store, AUDIT_COMMANDS, &x->audit, &f), -ELOOP);
 	assert_int_equal(unlink(work_path(&x->w, NEXT)), 0);
 	assert_int_equal(chmod(work_path(&x->w, "store/audit"), 0770), 0);
-	assert_int_equal(audit_verify(x->store, &out, &f), -EPERM);
+	assert_int_equal(audit_verify(x->store, AUDIT_COMMANDS, &out, &f), -EPERM);
 	if (geteuid() == 0) {
 		assert_int_equal(chown(work_path(&x->w, "store/audit"), 12345, 0), 0);
-		assert_int_equal(audit_open(x->store, &x->audit, &f), -EPERM);
+		assert_int_equal(audit_open(x->store, AUDIT_COMMANDS, &x->audit, &f), -EPERM);
 		assert_int_equal(chown(work_path(&x->w, "store/audit"), 0, 0), 0);
 	}
 	assert_int_equal(rename(work_path(&x->w, "store/audit"), work_path(&x->w, "a")), 0);
-	assert_int_equal(audit_verify(x->store, &out, &f), -ENOENT);
+	assert_int_equal(audit_verify(x->store, AUDIT_COMMANDS, &out, &f), -ENOENT);
 	assert_int_equal(symlink("../a", work_path(&x->w, "store/audit")), 0);
-	assert_true(audit_open(x->store, &x->audit, &f) < 0);
+	assert_true(audit_open(x->store, AUDIT_COMMANDS, &x->audit, &f) < 0);
 	assert_null(x->audit);
 }
 

@@ -14,7 +14,7 @@ static void expect_verify(struct audit_rig *x, int err, const char *reason)
 {
 	AUTO_BUF struct buf out = BUF_INIT;
 	struct fault f = FAULT_NONE;
-	int got = audit_verify(x->store, &out, &f);
+	int got = audit_verify(x->store, AUDIT_COMMANDS, &out, &f);
 
 	if (got != err || !strstr(f.reason, reason))
 		fail_msg("%d \"%s\", not %d \"%s\"", got, f.reason, err, reason);
@@ -27,7 +27,7 @@ static void expect_open(struct audit_rig *x, int err, const char *reason)
 	int got;
 
 	x->audit = NULL;
-	got = audit_open(x->store, &x->audit, &f);
+	got = audit_open(x->store, AUDIT_COMMANDS, &x->audit, &f);
 	if (got != err || !strstr(f.reason, reason))
 		fail_msg("%d \"%s\", not %d \"%s\"", got, f.reason, err, reason);
 	assert_null(x->audit);
@@ -313,7 +313,7 @@ static void open__disk_full_at_each_step__next_start_goes_on(void **state)
 			files_remove_tree(AT_FDCWD, work_path(&x->w, "store/audit"));
 			steps = 0;
 			disk_watch = watchers[w];
-			err = audit_open(x->store, &x->audit, &f);
+			err = audit_open(x->store, AUDIT_COMMANDS, &x->audit, &f);
 			disk_watch = NULL;
 			assert_true(!err || err == -ENOSPC);
 			if (err) {
@@ -365,7 +365,7 @@ static void write__disk_full_at_each_step__sound_and_goes_on(void **state)
 			assert_true(rig_count(x) > before);
 		}
 	}
-	assert_true(failed >= 8);
+	assert_true(failed >= 6); /* writing it, and two syncs */
 }
 
 /* --- syslog ----------------------------------------------------------------------------------- */

@@ -155,6 +155,43 @@ static void prepare__any_older_block_with_room__taken_first(void **state)
 	rig_close(&r);
 }
 
+/* First fit, as the simplest program does it. */
+static size_t first_fit(uint64_t used[RIG_BLOCKS], uint64_t bytes)
+{
+	size_t i = 0;
+
+	while (used[i] + bytes > BLOCK)
+		i++;
+	used[i] += bytes;
+	return i;
+}
+
+static void prepare__sizes_mixed__each_in_the_first_block_with_room(void **state)
+{
+	static const uint64_t sizes[] = { 768 << 10, 512, 300 << 10, 1 << 20, 64 << 10, BLOCK };
+	struct buf images[ARRAY_SIZE(sizes)] = { 0 };
+	static uint64_t used[RIG_BLOCKS];
+	static struct rig r;
+	uint32_t random = 1;
+
+	(void)state;
+	rig_open(&r, false);
+	for (size_t i = 0; i < ARRAY_SIZE(sizes); i++)
+		rig_image(sizes[i], &images[i]);
+	for (int i = 0; i < 1000; i++) {
+		size_t which = (random >> 16) % ARRAY_SIZE(sizes);
+		size_t block = first_fit(used, sizes[which]);
+
+		rig_prepare(&r, &images[which]);
+		assert_int_equal(r.last_copied_to + sizes[which],
+			r.paper[block].address + used[block]);
+		random = random * 1103515245 + 12345;
+	}
+	rig_close(&r);
+	for (size_t i = 0; i < ARRAY_SIZE(sizes); i++)
+		buf_done(&images[i]);
+}
+
 static void prepare__identical_image_twice__two_ids(void **state)
 {
 	AUTO_BUF struct buf image = BUF_INIT;
@@ -533,6 +570,7 @@ int main(void)
 		cmocka_unit_test(prepare__small_images__share_a_block_64_byte_aligned),
 		cmocka_unit_test(prepare__large_image_between_small_ones__apart_and_tails_kept),
 		cmocka_unit_test(prepare__any_older_block_with_room__taken_first),
+		cmocka_unit_test(prepare__sizes_mixed__each_in_the_first_block_with_room),
 		cmocka_unit_test(prepare__identical_image_twice__two_ids),
 		cmocka_unit_test(prepare__65_in_a_row__all_launch),
 		cmocka_unit_test(prepare__allocation_fails__rolled_back),

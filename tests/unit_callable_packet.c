@@ -296,6 +296,30 @@ static void consume__arguments_that_are_not_its_memory__refused(void **state)
 	rig_close(&r);
 }
 
+static void consume__output_over_its_own_image__refused(void **state)
+{
+	AUTO_BUF struct buf image = BUF_INIT;
+	static struct rig r;
+	struct packet_tensor t = { .bytes = 4 };
+	uint64_t begin;
+
+	(void)state;
+	rig_open(&r, true);
+	rig_scale(2, &image);
+	begin = rig_address(&r, rig_prepare(&r, &image));
+	t.address = begin + image.len; /* behind it is nobody's */
+	assert_int_equal(answer_to(&r, t), PACKET_OK);
+	t.address = begin + image.len - 4;
+	assert_int_equal(answer_to(&r, t), PACKET_BAD_ARGUMENT);
+	t.address = begin;
+	assert_int_equal(answer_to(&r, t), PACKET_BAD_ARGUMENT);
+	t.bytes = 2 << 20;
+	assert_int_equal(answer_to(&r, t), PACKET_BAD_ARGUMENT);
+	assert_memory_equal(memory_soft_at(r.soft, begin, image.len), image.data, image.len);
+	assert_false(callable_figures(r.c).poisoned);
+	rig_close(&r);
+}
+
 static void consume__scalar_over_its_maximum__refused(void **state)
 {
 	AUTO_BUF struct buf image = BUF_INIT;
@@ -388,6 +412,7 @@ int main(void)
 		cmocka_unit_test(launch__payload_of_no_kind__unsupported_and_not_poisoned),
 		cmocka_unit_test(consume__a_b_a__each_with_its_own_functions),
 		cmocka_unit_test(consume__arguments_that_are_not_its_memory__refused),
+		cmocka_unit_test(consume__output_over_its_own_image__refused),
 		cmocka_unit_test(consume__scalar_over_its_maximum__refused),
 		cmocka_unit_test(consume__image_changed_on_the_device__refused_and_poisoned),
 		cmocka_unit_test(consume__payload_that_is_not_as_long_as_it_says__refused),

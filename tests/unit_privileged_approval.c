@@ -48,7 +48,7 @@ static int set_up(void **state)
 	struct plane *x = calloc(1, sizeof *x);
 
 	approval_rig_make(&x->r);
-	assert_int_equal(audit_open(x->r.store, &x->audit, NULL), 0);
+	assert_int_equal(audit_open(x->r.store, AUDIT_COMMANDS, &x->audit, NULL), 0);
 	x->owner = (struct privileged_owner){ .busy = busy, .approvals = x->r.a, .context = x };
 	for (int i = 0; i < PRIVILEGED_COUNT; i++)
 		x->owner.act[i] = act;
@@ -87,7 +87,7 @@ static void expect_records(struct plane *x, size_t n, const struct expected *wan
 	char member[200];
 	const char *at;
 
-	assert_int_equal(audit_show(x->r.store, n, add_shown, &all, NULL), 0);
+	assert_int_equal(audit_show(x->r.store, AUDIT_COMMANDS, n, add_shown, &all, NULL), 0);
 	at = buf_text(&all);
 	for (size_t i = 0; i < n; i++) {
 		const char *end = strchr(at, '\n');
@@ -108,7 +108,7 @@ static uint64_t records(struct plane *x)
 {
 	AUTO_BUF struct buf all = BUF_INIT;
 
-	assert_int_equal(audit_show(x->r.store, 1, add_shown, &all, NULL), 0);
+	assert_int_equal(audit_show(x->r.store, AUDIT_COMMANDS, 1, add_shown, &all, NULL), 0);
 	return all.len ? strtoull(all.data + strlen("{\"seq\":"), NULL, 10) : 0;
 }
 
@@ -143,7 +143,8 @@ static void run__every_command__destructive_ones_wait(void **state)
 	static const char *const commands[] = { "reset_ccu", "reset_config", "reset_device",
 		"load tiny", "unload", "configure", "memory read 0 4", "memory write 0 ff",
 		"register read 0 4", "register write 0 00000000", "trace start 1 2", "trace stop",
-		"parallel on", "drain", "faults none", "unlock" };
+		"parallel on", "drain", "faults none", "unlock", "prepare add 00ff",
+		"close callables" };
 	struct plane *x = *state;
 
 	for (int i = 0; i < PRIVILEGED_COUNT; i++) {
@@ -262,7 +263,7 @@ static void approve__refused__by_one_record_each(void **state)
 	expect_refused(x, &root, id, b.data, -ESTALE, "generation");
 	x->r.now += APPROVALS_EXPIRY_NS;
 	expect_refused(x, &root, id, b.data, -ESTALE, "generation");
-	assert_int_equal(audit_verify(x->r.store, &a, NULL), 0);
+	assert_int_equal(audit_verify(x->r.store, AUDIT_COMMANDS, &a, NULL), 0);
 }
 
 static void approve__nothing_needs_it__unsupported(void **state)

@@ -471,7 +471,7 @@ static void request_from_json__what_to_run__exactly_one(void **state)
 {
 	(void)state;
 	refused(B("{}"), -EINVAL, "prompt",
-		"none of \"prompt\", \"tokens\" and \"inputs\" is given");
+		"none of \"prompt\", \"tokens\", \"inputs\", \"callable\" and \"graph\" is given");
 	refused(B("{\"model\":\"m\",\"prompt\":null}"), -EINVAL, "prompt", "none of \"prompt\"");
 	refused(B("{\"model\":\"m\",\"prompt\":{\"a\":1}}"), -EINVAL, "prompt",
 		"\"prompt\" is an object, must be a string");
@@ -551,9 +551,9 @@ static void request_from_json__session__a_name_or_refused(void **state)
 static void request_fields__documented__ours_only_and_complete(void **state)
 {
 	static const char *const names[] = { "model", "prompt", "tokens", "inputs", "outputs",
-		"max_new_tokens", "temperature", "top_k", "top_p", "min_p", "repeat_penalty",
-		"seed", "stop", "deadline_ms", "priority", "stream", "echo", "output", "request_id",
-		"session" };
+		"callable", "scalars", "graph", "repeat", "max_new_tokens", "temperature", "top_k",
+		"top_p", "min_p", "repeat_penalty", "seed", "stop", "deadline_ms", "priority",
+		"stream", "echo", "output", "request_id", "session" };
 	size_t n = 0;
 	const struct request_field *fields = request_fields(&n);
 

@@ -16,7 +16,7 @@
 
 struct command {
 	const char *words[WORDS_MAX + 1]; /* NULL-ended */
-	const char *args[ARGS_MAX + 1];   /* likewise; last perhaps an option: "[--last N]" */
+	const char *args[ARGS_MAX + 1];   /* likewise; last perhaps options: "[--last N]" */
 	int (*run)(const struct admin_call *c);
 	const char *summary, *help;
 };
@@ -51,12 +51,14 @@ static const struct command commands[] = {
 		"NUMBER is the first of a line of \"jobs list\", PART is request, out or "
 		"stream.\n" },
 	{ { "audit", "verify" }, { "STORE" }, admin_audit_verify,
-		"check that the audit trail is whole",
-		"Walks the chain of STORE/audit and tells the first break: file, line, byte. A\n"
-		"daemon may run meanwhile. What is signed is verified with daemon.pub.pem; that\n"
+		"check that both audit trails are whole",
+		"Walks the chains of STORE/audit and STORE/audit-jobs and tells the first break\n"
+		"of each: file, line, byte. A daemon may run meanwhile. What is signed is verified "
+		"with daemon.pub.pem; that\n"
 		"the newest records and the head were both put back does not show: compare the\n"
 		"last hash with one that was kept elsewhere, or with what syslog has.\n" },
-	{ { "audit", "show" }, { "STORE", "[--last N]" }, admin_audit_show, "print the audit trail",
+	{ { "audit", "show" }, { "STORE", "[--jobs]", "[--last N]" }, admin_audit_show,
+		"print the audit trail of commands, or of jobs",
 		"One JSON object a line, oldest first; N: only so many of the newest. Nothing is\n"
 		"verified.\n" },
 	{ { "artifact", "import", "llama2c" }, { "WEIGHTS", "TOKENIZER", "STORE/models/ALIAS" },
@@ -234,29 +236,32 @@ static int unknown(FILE *err, char **words, int right)
 	return ADMIN_USAGE;
 }
 
-/* Of a row's arguments: "NAME" must be given, "[NAME]" may be, "[-x VALUE]", the last one, is an
- * option. */
-static const char *option_of(const struct command *c)
+/* Of a row's arguments: "NAME" must be given, "[NAME]" may be; the last ones may be options, one
+ * "[-x]" and one "[-x VALUE]". */
+static bool is_option(const char *arg)
 {
-	int n = count(c->args);
-
-	return n && strncmp(c->args[n - 1], "[-", 2) == 0 ? c->args[n - 1] : NULL;
+	return strncmp(arg, "[-", 2) == 0;
 }
 
 static void count_args(const struct command *c, int *ret_least, int *ret_most)
 {
-	*ret_most = count(c->args) - (option_of(c) != NULL);
-	*ret_least = 0;
+	*ret_least = *ret_most = 0;
+	while (c->args[*ret_most] && !is_option(c->args[*ret_most]))
+		++*ret_most;
 	while (*ret_least < *ret_most && c->args[*ret_least][0] != '[')
 		++*ret_least;
 }
 
-static bool is_option(const struct command *c, const char *given)
+/* What ends the option's name in its row: ' ' before a value, ']'. '\0': there is no such option. */
+static char find_option(const struct command *c, const char *given)
 {
-	const char *option = option_of(c);
 	size_t len = strlen(given);
 
-	return option && strncmp(option + 1, given, len) == 0 && option[1 + len] == ' ';
+	for (const char *const *arg = c->args; *arg; arg++)
+		if (is_option(*arg) && strncmp(*arg + 1, given, len) == 0 &&
+			strchr(" ]", (*arg)[1 + len]))
+			return (*arg)[1 + len];
+	return '\0';
 }
 
 static int no_option(const struct command *c, const char *given, FILE *err)
@@ -274,30 +279,34 @@ static bool wants_help(int argc, char **args)
 	return false;
 }
 
-/* Take the option out of the arguments, wherever it stands. Returns how many are left, or -1. */
-static int take_option(const struct command *c, int argc, char **args, struct admin_call *call)
+/* Take the options out of the arguments, wherever they stand. Returns how many are left, or -1. */
+static int take_options(const struct command *c, int argc, char **args, struct admin_call *call)
 {
 	int left = 0;
 
 	for (int i = 0; i < argc; i++) {
+		char end = args[i][0] == '-' ? find_option(c, args[i]) : '\0';
+
 		if (args[i][0] != '-')
 			args[left++] = args[i];
-		else if (!is_option(c, args[i]) || i + 1 == argc)
-			return no_option(c, args[i], call->err);
-		else
+		else if (end == ']')
+			call->flag = true;
+		else if (end == ' ' && i + 1 < argc)
 			call->value = args[++i];
+		else
+			return no_option(c, args[i], call->err);
 	}
 	return left;
 }
 
 static int run(const struct command *c, int argc, char **args, FILE *out, FILE *err)
 {
-	struct admin_call call = { args, 0, NULL, out, err };
+	struct admin_call call = { args, 0, NULL, false, out, err };
 	int least, most;
 
 	if (wants_help(argc, args))
 		return put_help(out, c);
-	call.n_args = take_option(c, argc, args, &call);
+	call.n_args = take_options(c, argc, args, &call);
 	if (call.n_args < 0)
 		return ADMIN_USAGE;
 	count_args(c, &least, &most);

@@ -2,6 +2,7 @@
 #ifndef NPUFS_CORE_ADMIN_ADMIN_H
 #define NPUFS_CORE_ADMIN_ADMIN_H
 
+#include <stdbool.h>
 #include <stdio.h>
 
 #include "core/buf.h"
@@ -19,7 +20,8 @@ int admin_main(int argc, char **argv, FILE *out, FILE *err);
 struct admin_call {
 	char **args;       /* as many as the command's row says */
 	int n_args;        /* those in brackets need not be there */
-	const char *value; /* what follows the option; NULL: not given */
+	const char *value; /* what follows the option that takes something; NULL: not given */
+	bool flag;         /* the option that takes nothing was given */
 	FILE *out, *err;
 };
 

@@ -220,6 +220,14 @@ int callable_launch(struct callable_cache *c, int32_t id, const struct callable_
 	return submit(c, f);
 }
 
+int callable_wait(struct callable_cache *c, struct fault *f)
+{
+	int err = cache_check_open(c, f);
+	enum npu_error code = err ? NPU_SUCCESS : memory_drain(&c->memory);
+
+	return code == NPU_SUCCESS ? err : cache_device_failed(c, code, "waiting for what runs", f);
+}
+
 /* --- what there is ---------------------------------------------------------------------------- */
 
 int callable_unregister(struct callable_cache *c, int32_t id, struct fault *f)
@@ -246,8 +254,11 @@ int callable_resolve(struct callable_cache *c, int32_t id, uint64_t *ret_address
 
 struct callable_figures callable_figures(const struct callable_cache *c)
 {
-	return (struct callable_figures){ c->resident, c->allocated, (uint32_t)c->n_entries,
-		c->poisoned };
+	return (struct callable_figures){ .resident_bytes = c->resident,
+		.allocated_bytes = c->allocated,
+		.buffer_bytes = c->buffered,
+		.registrations = (uint32_t)c->n_entries,
+		.poisoned = c->poisoned };
 }
 
 const struct callable_memory_counts *callable_counts(const struct callable_cache *c)
@@ -305,7 +316,7 @@ static void forget(struct callable_cache *c)
 
 int callable_close(struct callable_cache *c, struct fault *f)
 {
-	enum npu_error code;
+	enum npu_error code, blocks;
 	int err = 0;
 
 	if (c->state == CACHE_CLOSED)
@@ -317,19 +328,34 @@ int callable_close(struct callable_cache *c, struct fault *f)
 	if (err)
 		return err;
 	forget(c);
-	code = cache_release(c);
+	code = cache_release_buffers(c);
+	blocks = cache_release(c);
+	if (code == NPU_SUCCESS)
+		code = blocks;
 	if (code != NPU_SUCCESS)
 		return cache_device_failed(c, code, "releasing device memory", f);
 	c->state = CACHE_CLOSED;
 	return 0;
 }
 
+void callable_lose(struct callable_cache *c)
+{
+	if (c->capturing)
+		graph_destroy(c->capturing);
+	free(take_ptr(c->capturing));
+	forget(c);
+	c->n_blocks = c->n_buffers = 0;
+	c->allocated = c->buffered = 0;
+	c->state = CACHE_CLOSED;
+}
+
 void callable_cache_free(struct callable_cache *c)
 {
 	if (!c)
 		return;
-	assert(!c->n_blocks && !c->graphs && !c->capturing);
+	assert(!c->n_blocks && !c->n_buffers && !c->graphs && !c->capturing);
 	free(c->blocks);
+	free(c->buffers);
 	free(c->entries);
 	free(c);
 }

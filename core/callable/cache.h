@@ -18,6 +18,7 @@ struct callable_cache;
 struct callable_figures {
 	uint64_t resident_bytes;  /* of the images that can be launched */
 	uint64_t allocated_bytes; /* of all blocks, used or not */
+	uint64_t buffer_bytes;    /* of what launches work on (buffer.h) */
 	uint32_t registrations;
 	bool poisoned;
 };
@@ -37,6 +38,9 @@ int32_t callable_prepare(struct callable_cache *c, const void *bytes, uint64_t l
 int callable_launch(struct callable_cache *c, int32_t id, const struct callable_args *args,
 	struct fault *f);
 
+/* Until nothing that was launched runs any more. The only call that waits, but for the close. */
+int callable_wait(struct callable_cache *c, struct fault *f);
+
 /* Always -EBADFD: callables stay until the context closes. */
 int callable_unregister(struct callable_cache *c, int32_t id, struct fault *f);
 
@@ -48,6 +52,10 @@ int callable_resolve(struct callable_cache *c, int32_t id, uint64_t *ret_address
  * the error is reported, and another call releases what is left. From the first call on nothing can
  * be prepared or launched. 0 when there is nothing left, also when called again. */
 int callable_close(struct callable_cache *c, struct fault *f);
+
+/* The device is gone, and all of its memory with it: what the context had there is forgotten, and it
+ * is closed. */
+void callable_lose(struct callable_cache *c);
 
 struct callable_figures callable_figures(const struct callable_cache *c);
 const struct callable_memory_counts *callable_counts(const struct callable_cache *c);

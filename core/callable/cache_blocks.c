@@ -4,7 +4,10 @@
  *
  * An allocation that a large image left behind serves a later one of the same size. When the cap is
  * in the way, such allocations are given up, so that they never cost a resident its place; not while
- * a capture is on. Every block has at least CALLABLE_BLOCK_BYTES, so that there are at most 1024. */
+ * a capture is on. Every block has at least CALLABLE_BLOCK_BYTES, so that there are at most 1024.
+ *
+ * Room only shrinks, so what the last search found too full is so for the next image of that size
+ * too: registering costs the same with many blocks as with few. */
 #include "core/callable/cache_impl.h"
 
 #include <errno.h>
@@ -49,6 +52,7 @@ static enum npu_error release_blocks(struct callable_cache *c,
 			c->blocks[kept++] = *b;
 	}
 	c->n_blocks = kept;
+	c->full.n = 0;
 	return first;
 }
 
@@ -117,20 +121,32 @@ static int add_block(struct callable_cache *c, uint64_t bytes, struct fault *f)
 	return err;
 }
 
+/* The first block with room for so many bytes; n_blocks: none has. */
+static size_t find_block(const struct callable_cache *c, uint64_t bytes)
+{
+	bool shares = bytes <= CALLABLE_BLOCK_BYTES;
+	size_t i = shares && bytes >= c->full.bytes ? c->full.n : 0;
+
+	while (i < c->n_blocks && !fits(&c->blocks[i], bytes))
+		i++;
+	return i;
+}
+
 int cache_place(struct callable_cache *c, uint64_t bytes, size_t *ret, struct fault *f)
 {
-	size_t i = 0;
+	size_t i;
 	int err;
 
 	bytes = CALLABLE_ALIGN_UP(bytes, CALLABLE_ALIGN);
-	while (i < c->n_blocks && !fits(&c->blocks[i], bytes))
-		i++;
+	i = find_block(c, bytes);
 	if (i == c->n_blocks) {
 		err = add_block(c, bytes, f);
 		if (err)
 			return err;
 		i = c->n_blocks - 1; /* where it now is, after others may have gone */
 	}
+	if (bytes <= CALLABLE_BLOCK_BYTES)
+		c->full = (struct cache_full){ bytes, i };
 	*ret = i;
 	return 0;
 }

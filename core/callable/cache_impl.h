@@ -14,6 +14,16 @@ struct cache_block {
 	bool shared;   /* of CALLABLE_BLOCK_BYTES; else for one image */
 };
 
+struct cache_buffer {
+	uint64_t address, bytes;
+};
+
+/* The first `n` blocks have no room for an image that shares and has `bytes` or more. */
+struct cache_full {
+	uint64_t bytes;
+	size_t n;
+};
+
 struct cache_entry {
 	uint64_t address, bytes;
 	uint32_t n_tensors, n_scalars;
@@ -26,9 +36,13 @@ struct callable_cache {
 	bool drained; /* since closing began */
 	struct cache_block *blocks;
 	size_t n_blocks, cap_blocks;
+	struct cache_full full;
 	struct cache_entry *entries; /* by id */
 	size_t n_entries, cap_entries;
 	uint64_t resident, allocated;
+	struct cache_buffer *buffers;
+	size_t n_buffers, cap_buffers;
+	uint64_t buffered;             /* bytes */
 	struct callable_graph *graphs; /* all that are not destroyed, but the one being captured */
 	struct callable_graph *capturing;
 	struct packet packet; /* the one that is being launched */
@@ -52,6 +66,7 @@ int cache_device_failed(struct callable_cache *c, enum npu_error code, const cha
 int cache_place(struct callable_cache *c, uint64_t bytes, size_t *ret, struct fault *f);
 /* One pass over all blocks; the first code that is not NPU_SUCCESS. */
 enum npu_error cache_release(struct callable_cache *c);
+enum npu_error cache_release_buffers(struct callable_cache *c); /* likewise */
 
 /* --- graph.c ---------------------------------------------------------------------------------- */
 

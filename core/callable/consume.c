@@ -26,7 +26,17 @@ static enum packet_answer see_image(struct consume_vm *c, const struct packet_pr
 
 /* --- arguments -------------------------------------------------------------------------------- */
 
-static enum packet_answer take_tensor(struct consume_vm *c, uint32_t i, const uint8_t *from)
+/* What was validated must stay so while it runs: a program does not write into its own image. Both are
+ * visible, so no sum wraps. */
+static bool overwrites(const struct consume_vm *c, const struct packet_prefix *p, uint32_t i,
+	const struct packet_tensor *t)
+{
+	return (c->image.signature.access[i] & VM_OUT) && t->address < p->address + p->bytes &&
+		p->address < t->address + t->bytes;
+}
+
+static enum packet_answer take_tensor(struct consume_vm *c, const struct packet_prefix *p,
+	uint32_t i, const uint8_t *from)
 {
 	struct packet_tensor t;
 	uint8_t *data;
@@ -35,7 +45,7 @@ static enum packet_answer take_tensor(struct consume_vm *c, uint32_t i, const ui
 	if (!t.bytes || t.bytes % 4)
 		return PACKET_BAD_ARGUMENT;
 	data = c->visible(c->context, t.address, t.bytes);
-	if (!data)
+	if (!data || overwrites(c, p, i, &t))
 		return PACKET_BAD_ARGUMENT;
 	c->args.tensors[i] = (struct vm_tensor){ data, t.bytes / 4 };
 	return PACKET_OK;
@@ -61,7 +71,7 @@ static enum packet_answer take_arguments(struct consume_vm *c, const struct pack
 	if (bytes != sizeof head + (uint64_t)head.bytes || head.bytes != tensors + p->n_scalars * 4)
 		return PACKET_BAD_PAYLOAD;
 	for (uint32_t i = 0; answer == PACKET_OK && i < p->n_tensors; i++)
-		answer = take_tensor(c, i, payload + i * sizeof(struct packet_tensor));
+		answer = take_tensor(c, p, i, payload + i * sizeof(struct packet_tensor));
 	for (uint32_t i = 0; answer == PACKET_OK && i < p->n_scalars; i++)
 		answer = take_scalar(c, i, payload + tensors + i * 4);
 	return answer;

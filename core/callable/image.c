@@ -92,6 +92,20 @@ static int check_head(const struct image_header *h, uint64_t len, struct fault *
 	return 0;
 }
 
+int image_peek(const void *bytes, uint64_t len, uint64_t *ret_total, struct fault *f)
+{
+	struct image_header h = { .total_bytes = 0 };
+	size_t n = len < sizeof h ? len : sizeof h;
+	size_t magic = n < sizeof h.magic ? n : sizeof h.magic;
+
+	if (n)
+		memcpy(&h, bytes, n);
+	if (memcmp(h.magic, IMAGE_MAGIC, magic) != 0)
+		return REFUSE(f, "magic", AT(magic), "not an image of a callable");
+	*ret_total = n >= AT(n_tensors) ? h.total_bytes : 0;
+	return 0;
+}
+
 static int check_counts(const struct image_header *h, struct fault *f)
 {
 	const struct {
@@ -334,9 +348,10 @@ static int check_child_padding(const struct image *image, const struct children 
 
 static int check_children(const struct image *image, struct fault *f)
 {
-	struct children all = { 0 };
+	struct children all; /* spans are set before they are read, and zeroing them takes time */
 	int err = 0;
 
+	memset(all.met, 0, sizeof all.met);
 	for (uint32_t i = 0; !err && i < image->header.n_children; i++)
 		err = check_child(&all, image, i, f);
 	if (!err)

@@ -73,6 +73,10 @@ struct image {
  * ids, and every program. `ret` may be NULL. -EINVAL: `f` names field and byte. */
 int image_validate(const void *bytes, uint64_t len, struct image *ret, struct fault *f);
 
+/* What the first bytes of an image say: its size when they have it, else 0. -EINVAL: they are no
+ * beginning of an image. */
+int image_peek(const void *bytes, uint64_t len, uint64_t *ret_total, struct fault *f);
+
 /* Of a validated image. */
 struct image_row image_row(const struct image *image, uint32_t i);
 struct image_child image_child(const struct image *image, uint32_t i);

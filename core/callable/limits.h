@@ -8,7 +8,7 @@
  *   -ENOTRECOVERABLE  the context is poisoned: the state of the device is unknown until it is closed
  *   -ENOENT           no callable with this id is resident
  *   -ENOSPC           a limit; fault.field names which: "registrations", "allocated_bytes",
- *                     "launches" of a graph
+ *                     "launches" of a graph, "buffer_bytes"
  *   -ENOMEM           no memory of the host
  *   fault.device set  the device's own code, with the errno that belongs to it */
 #ifndef NPUFS_CORE_CALLABLE_LIMITS_H
@@ -21,6 +21,9 @@
 #define CALLABLE_ALIGN       64u
 #define CALLABLE_BLOCK_BYTES (2ull << 20) /* a shared block; a larger image is alone in its own */
 #define CALLABLE_BYTES_MAX   (2ull << 30) /* over all blocks, padding and unused tails included */
+
+/* Of all buffers that launches work on; beside the blocks. */
+#define CALLABLE_BUFFER_BYTES_MAX (1ull << 30)
 
 /* Function ids are below this: the size of the function table that a launch fills. */
 #define CALLABLE_FUNCTION_IDS 1024

@@ -15,6 +15,12 @@ enum npu_error memory_copy(struct callable_memory *m, uint64_t to, const void *f
 	return m->ops->copy(m->context, to, from, bytes);
 }
 
+enum npu_error memory_fetch(struct callable_memory *m, void *to, uint64_t from, uint64_t bytes)
+{
+	m->counts.fetch++;
+	return m->ops->fetch(m->context, to, from, bytes);
+}
+
 enum npu_error memory_release(struct callable_memory *m, uint64_t address)
 {
 	m->counts.release++;

@@ -20,6 +20,8 @@ struct callable_memory_ops {
 		*allocate)(void *context, uint64_t bytes, uint64_t align, uint64_t *ret_address);
 	/* `from` is free for re-use when it returns. */
 	enum npu_error (*copy)(void *context, uint64_t to, const void *from, uint64_t bytes);
+	/* The other way. What was launched before it is waited for by drain. */
+	enum npu_error (*fetch)(void *context, void *to, uint64_t from, uint64_t bytes);
 	/* On failure it stays allocated, and can be tried again. It does not wait for the device
 	 * when nothing was launched from there. */
 	enum npu_error (*release)(void *context, uint64_t address);
@@ -31,7 +33,7 @@ struct callable_memory_ops {
 	enum npu_error (*launch)(void *context, const void *packet, uint64_t bytes);
 	/* Wait until nothing runs any more. The one call that synchronises. */
 	enum npu_error (*drain)(void *context);
-	/* Swap the calling thread's mode for `*mode`. While a capture is on, the first four are
+	/* Swap the calling thread's mode for `*mode`. While a capture is on, the first five are
 	 * refused unless it is CAPTURE_RELAXED. */
 	enum npu_error (*exchange_mode)(void *context, enum capture_mode *mode);
 	enum npu_error (*begin_capture)(void *context, enum capture_mode mode);
@@ -39,8 +41,8 @@ struct callable_memory_ops {
 };
 
 struct callable_memory_counts {
-	uint64_t allocate, copy, release, enroll, launch, drain, exchange_mode, begin_capture,
-		end_capture;
+	uint64_t allocate, copy, fetch, release, enroll, launch, drain, exchange_mode,
+		begin_capture, end_capture;
 };
 
 struct callable_memory {
@@ -53,6 +55,7 @@ enum npu_error memory_allocate(struct callable_memory *m, uint64_t bytes, uint64
 	uint64_t *ret_address);
 enum npu_error memory_copy(struct callable_memory *m, uint64_t to, const void *from,
 	uint64_t bytes);
+enum npu_error memory_fetch(struct callable_memory *m, void *to, uint64_t from, uint64_t bytes);
 enum npu_error memory_release(struct callable_memory *m, uint64_t address);
 enum npu_error memory_enroll(struct callable_memory *m, int32_t id, uint64_t address,
 	uint64_t bytes);

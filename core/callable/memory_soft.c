@@ -108,6 +108,19 @@ static enum npu_error soft_copy(void *context, uint64_t to, const void *from, ui
 	return NPU_SUCCESS;
 }
 
+static enum npu_error soft_fetch(void *context, void *to, uint64_t from, uint64_t bytes)
+{
+	struct memory_soft *s = context;
+	const uint8_t *at = memory_soft_at(s, from, bytes);
+
+	if (disturbs(s))
+		return NPU_NOT_EXPECTED;
+	if (!at)
+		return NPU_OUT_OF_RANGE;
+	memcpy(to, at, bytes);
+	return NPU_SUCCESS;
+}
+
 static enum npu_error soft_release(void *context, uint64_t address)
 {
 	struct memory_soft *s = context;
@@ -227,6 +240,7 @@ const struct callable_memory_ops memory_soft_ops = {
 	.name = "soft",
 	.allocate = soft_allocate,
 	.copy = soft_copy,
+	.fetch = soft_fetch,
 	.release = soft_release,
 	.enroll = soft_enroll,
 	.launch = soft_launch,

@@ -48,7 +48,7 @@ static int plane_open(struct plane *p, struct fault *f)
 	strcpy(p->store, MATRIX_WORK_TEMPLATE);
 	if (!mkdtemp(p->store))
 		return -errno;
-	int err = audit_open(p->store, &p->audit, f);
+	int err = audit_open(p->store, AUDIT_COMMANDS, &p->audit, f);
 	return err ? err : privileged_new(p->audit, &owner, &p->gate);
 }
 
@@ -78,14 +78,14 @@ static void count_records(struct plane *p, const char *one, const char *other)
 	p->records = p->found = 0;
 	p->looked_for[0] = one;
 	p->looked_for[1] = other;
-	audit_show(p->store, 1000, look, p, &f);
+	audit_show(p->store, AUDIT_COMMANDS, 1000, look, p, &f);
 }
 
 static void judge_chain(struct plane *p)
 {
 	AUTO_BUF struct buf said = BUF_INIT;
 	struct fault f = FAULT_NONE;
-	int err = audit_verify(p->store, &said, &f);
+	int err = audit_verify(p->store, AUDIT_COMMANDS, &said, &f);
 
 	matrix_judge(p->m, !err, "the audit trail: %s", f.reason);
 }

@@ -334,6 +334,57 @@ def health(o):
             health_on(o, mount, request, o.busy, f"device computes on {threads}")
 
 
+# --- resident callables --------------------------------------------------------------------------
+
+
+def callable_figures():
+    """The figures that tool_callables measures, by name."""
+    text = harness.ok([harness.tool("callables")], ground.STEP_LIMIT, cwd=harness.TOP)
+    return {name: float(value) for name, value in map(str.split, text.splitlines())}
+
+
+def of_figures(rounds, a, b, what, aim=""):
+    """The row of the ratio of two figures of nanoseconds."""
+    ours, other = [r[a] for r in rounds], [r[b] for r in rounds]
+    median, best = ground.ratio(ours, other)
+    row(what, f"{median:.2f}", aim,
+        f"median; of minima {best:.2f} ({min(ours):.0f} ns / {min(other):.0f} ns)")
+
+
+def callable_launches(rounds):
+    """The rows of launches and replays."""
+    of_figures(rounds, "add_ns", "direct_ns", "callable, add of 64 elements / a call of C")
+    rate = [1e9 / r["add_ns"] for r in rounds]
+    row("  launches a second", f"{statistics.median(rate):.0f}", "", f"median; best {max(rate):.0f}")
+    path = [r["least_ns"] - r["run_ns"] for r in rounds]
+    row("ns a launch, without the program's own run", f"{statistics.median(path):.0f}", "< 1000",
+        f"median; best {min(path):.0f}, of which {min(r['host_ns'] for r in rounds):.0f} before "
+        "the device has it")
+    row("allocations of all launches", f"{max(r['allocations'] for r in rounds):.0f}", "0")
+    of_figures(rounds, "replay_ns", "least_ns", "a launch of a graph / a launch", "<= 1")
+
+
+def callable_memory(figures):
+    """The rows of memory, which is the same each time."""
+    ids = figures["registrations"]
+    row(f"host bytes a callable, of {ids:.0f}", f"{figures['host_bytes'] / ids:.0f}")
+    row("bytes allocated / resident on the device",
+        f"{figures['allocated_bytes'] / figures['resident_bytes']:.2f}", "",
+        f"{figures['allocated_bytes']:.0f} / {figures['resident_bytes']:.0f}, images of "
+        f"{figures['image_bytes']:.0f}")
+
+
+def callables(o):
+    """Launches, registrations and memory of resident callables."""
+    rounds, = ground.rounds_of(o.rounds, callable_figures)
+    callable_launches(rounds)
+    for images, what in (("small", "small images"), ("many", "8 fill a block, no copy")):
+        for stretch in ("middle", "last"):
+            of_figures(rounds, f"{images}_{stretch}_ns", f"{images}_first_ns",
+                       f"registration, {stretch} / first 1024, {what}", "1")
+    callable_memory(rounds[0])
+
+
 # --- the list ------------------------------------------------------------------------------------
 
 # Name: function, seconds it may take.
@@ -345,4 +396,5 @@ PARTS = {
     "tokens": (tokens, 60),
     "memory": (memory, 90),
     "health": (health, 90),
+    "callables": (callables, 60),
 }

@@ -1,4 +1,4 @@
-/* Any bytes as a line of the audit trail, and as a file of it: refused, or a record whose hash is
+/* Any bytes as a line of an audit trail, and as a file of it: refused, or a record whose hash is
  * that of its bytes. The hash would keep nearly all inputs out, so where the input begins with a 'c',
  * which is left off, each line gets the right one, and follows the one before it. */
 #include <stdint.h>
@@ -32,14 +32,14 @@ static void check_record(const char *line, size_t len, const struct audit_line *
 }
 
 /* A block of its own of exactly the line's size: a byte too far is seen. */
-static bool try_line(const char *bytes, size_t len, struct audit_line *ret)
+static bool try_line(enum audit_trail trail, const char *bytes, size_t len, struct audit_line *ret)
 {
 	char *line = malloc(len ? len : 1);
 	const char *wrong;
 
 	CHECK(line);
 	memcpy(line, bytes, len);
-	wrong = audit_line_get(line, len, ret);
+	wrong = audit_line_get(trail, line, len, ret);
 	if (wrong)
 		CHECK(wrong[0]);
 	else
@@ -76,7 +76,7 @@ static void make_file(const uint8_t *data, size_t size, struct buf *out)
 }
 
 /* What the lines that are taken for records say by themselves, the chain says as well. */
-static void try_chain(const struct buf *file, bool whole)
+static void try_chain(enum audit_trail trail, const struct buf *file, bool whole)
 {
 	struct audit_line l = { 0 };
 	struct audit_chain c;
@@ -84,13 +84,13 @@ static void try_chain(const struct buf *file, bool whole)
 	uint64_t n = 0;
 	int err;
 
-	audit_chain_init(&c, whole);
+	audit_chain_init(&c, trail, whole);
 	err = audit_chain_add(&c, line, file->len);
 	CHECK(!err == !c.wrong);
 	CHECK(c.offset <= file->len);
 	for (; n + (c.wrong != NULL) < c.line; line = stop + 1, n++) {
 		stop = memchr(line, '\n', file->len - (size_t)(line - buf_text(file)));
-		CHECK(stop && try_line(line, (size_t)(stop - line), &l));
+		CHECK(stop && try_line(trail, line, (size_t)(stop - line), &l));
 	}
 	CHECK((size_t)(line - buf_text(file)) == c.offset);
 	CHECK(c.last == l.seq && (!n || c.last == c.first + n - 1));
@@ -105,9 +105,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	make_file(data, size, &file);
 	CHECK(buf_error(&file) == 0);
-	try_line(buf_text(&file), file.len, &l);
-	try_chain(&file, true);
-	try_chain(&file, false);
+	for (enum audit_trail trail = 0; trail < AUDIT_TRAIL_COUNT; trail++) {
+		try_line(trail, buf_text(&file), file.len, &l);
+		try_chain(trail, &file, true);
+		try_chain(trail, &file, false);
+	}
 	buf_done(&file);
 	return 0;
 }

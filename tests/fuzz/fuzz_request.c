@@ -6,7 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/callables.h"
 #include "core/json.h"
+#include "core/launch_plan.h"
 #include "core/request.h"
 #include "core/utf8.h"
 
@@ -111,7 +113,10 @@ static void check_input(const struct request_tensor *t)
 
 static void check_request(const struct request *r)
 {
-	CHECK((r->prompt != NULL) + (r->tokens != NULL) + (r->inputs != NULL) == 1);
+	const bool tensors = r->inputs || r->launches;
+
+	CHECK((r->prompt != NULL) + (r->tokens != NULL) + tensors == 1);
+	CHECK(!r->launches == !r->n_launches);
 	CHECK(!r->prompt || (r->prompt_len > 0 && strlen(r->prompt) == r->prompt_len));
 	CHECK(r->sampling.temperature >= 0 && r->sampling.temperature <= 2);
 	CHECK(r->sampling.top_p > 0 && r->sampling.top_p <= 1);
@@ -120,8 +125,58 @@ static void check_request(const struct request *r)
 	for (size_t i = 0; i < r->n_inputs; i++)
 		check_input(&r->inputs[i]);
 	CHECK(r->shape == ANSWER_OWN || r->output == REQUEST_JSON);
-	CHECK((r->output != REQUEST_NPY && r->output != REQUEST_RAW) || r->inputs);
-	CHECK(!r->outputs || r->inputs);
+	CHECK((r->output != REQUEST_NPY && r->output != REQUEST_RAW) || tensors);
+	CHECK(!r->outputs || tensors);
+}
+
+/* What every name is taken to be: x is read, y is written, n counts. */
+static struct {
+	struct launch_signature head;
+	struct launch_parameter rows[3];
+} signature = { { .n_tensors = 2, .n_scalars = 1, .steps = 1 << 20 },
+	{ { "x", VM_FLOAT32, VM_IN, 0 }, { "y", VM_FLOAT32, VM_OUT, 0 },
+		{ "n", VM_INT32, 0, 64 } } };
+
+static int find(void *context, const struct request_launch *l, int32_t *ret_id,
+	const struct launch_signature **ret, struct fault *f)
+{
+	(void)context, (void)f;
+	CHECK(!l->callable == (l->id >= 0) && l->id < CALLABLE_IDS_MAX);
+	CHECK(!l->callable || callables_name_valid(l->callable));
+	*ret_id = l->callable ? 0 : l->id;
+	*ret = &signature.head;
+	return 0;
+}
+
+static void check_step(const struct launch_plan *p, const struct launch_step *s)
+{
+	CHECK(s->n_tensors == 2 && s->n_scalars == 1 && s->scalars[0] <= 64);
+	CHECK(s->tensors[0] < p->n_tensors && s->tensors[1] < p->n_tensors);
+	CHECK(p->tensors[s->tensors[1]].written);
+}
+
+/* A plan binds what is there, and no more than the limits let it. */
+static void check_plan(const struct request *r, size_t len)
+{
+	const struct launch_lookup lookup = { find, NULL };
+	struct launch_plan *p = NULL;
+	struct fault f = FAULT_NONE;
+	uint64_t bytes = 0;
+	int err = launch_plan_new(r, &lookup, &p, &f);
+
+	check_fault(err, &f, len);
+	CHECK(!err == (p != NULL));
+	if (err)
+		return;
+	CHECK(p->n_steps == r->n_launches && p->machine_steps <= VM_STEPS_MAX);
+	for (size_t i = 0; i < p->n_steps; i++)
+		check_step(p, &p->steps[i]);
+	for (size_t i = 0; i < p->n_tensors; i++)
+		bytes += p->tensors[i].bytes;
+	CHECK(bytes <= LAUNCH_BYTES_MAX);
+	for (size_t i = 0; i < p->n_outputs; i++)
+		CHECK(p->outputs[i] < p->n_tensors && p->tensors[p->outputs[i]].written);
+	free(p);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -147,6 +202,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	CHECK(!err == (r != NULL));
 	if (r)
 		check_request(r);
+	if (r && r->launches)
+		check_plan(r, len);
 	request_free(r);
 	free(text);
 	return 0;

@@ -20,16 +20,23 @@ def mounts(m):
     return [x.split()[1] for x in read("/proc/mounts").splitlines()].count(m.path)
 
 
-def daemons(m):
-    """Processes that serve this store."""
+def name_of(pid):
+    """As lists of processes show it."""
+    return read(f"/proc/{pid}/comm").strip()
+
+
+def daemons(m, name="npufs"):
+    """Processes that serve this store, or keep its mount."""
     found = []
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
             with open(f"/proc/{pid}/cmdline", "rb") as f:
                 words = f.read().split(b"\0")
+            ours = words[0].endswith(b"npufs") and m.store.encode() in words
+            same = ours and name_of(pid) == name
         except OSError:
             continue
-        if words[0].endswith(b"npufs") and m.store.encode() in words:
+        if same:
             found.append(int(pid))
     return found
 

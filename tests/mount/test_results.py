@@ -168,6 +168,21 @@ def test_removed__open_results__can_be_read_to_the_end():
             os.close(fd)
 
 
+def test_result__descriptor_closed__no_request_of_its_own():
+    """What was only read has nothing to say at its close: only the last one is told."""
+    with Mount() as m:
+        m.put("r.txt", "text")
+        m.done("r")
+        fds = [os.open(m.job("r." + s), os.O_RDONLY) for s in ("out", "status")]
+        copies = [os.dup(fd) for fd in fds for _ in range(100)]
+        before = m.metric("npufs_fuse_requests_total")
+        for fd in copies:
+            os.close(fd)
+        assert m.metric("npufs_fuse_requests_total") - before < 100, "closes are requests"
+        for fd in fds:
+            os.close(fd)
+
+
 def test_success__err__has_no_name_once_done():
     """`test -e STEM.err` tells a script what `ls` shows."""
     with Mount() as m:

@@ -1,0 +1,196 @@
+/* The image of a callable. While it is written its bytes are here; when it is whole, which its header
+ * tells, the close(2) of the writer is parked until the device has taken it, so that `cp` says what is
+ * wrong. One that ends too early is refused when its last descriptor is gone. */
+#include "fs/handle.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/callable/image.h"
+#include "core/control.h"
+#include "core/files.h"
+#include "core/mem.h"
+
+struct image_handle {
+	struct handle base;
+	uint64_t number;
+	char name[CALLABLES_NAME_MAX + 1];
+	struct cred who; /* makes it */
+	struct buf bytes;
+	uint64_t total; /* as the header has it; 0 while it is not there */
+	bool committed;
+	struct fault fault; /* of a write that was refused: the image is not to be taken */
+};
+
+/* --- registering ------------------------------------------------------------------------------ */
+
+struct parked_image {
+	struct control_order base;
+	fuse_req_t req; /* NULL: nobody waits */
+};
+
+static void registered(struct control_order *base, int err)
+{
+	struct parked_image *p = (struct parked_image *)base;
+
+	if (p->req)
+		fuse_reply_err(p->req, -err);
+	free(p);
+}
+
+static int submit(struct npufs *fs, fuse_req_t req, struct image_handle *h)
+{
+	struct parked_image *p = calloc(1, sizeof *p);
+	int err =
+		p ? callables_commit(engine_callables(fs->engine), h->number, &h->bytes) : -ENOMEM;
+
+	if (!err) {
+		p->base = (struct control_order){ .what = CONTROL_PREPARE,
+			.command = PRIVILEGED_PREPARE,
+			.who = h->who,
+			.callable = h->number,
+			.done = registered };
+		memcpy(p->base.line, h->name, sizeof h->name);
+		p->req = req;
+		err = control_submit(fs->control, &p->base);
+	}
+	if (err)
+		free(p);
+	return err;
+}
+
+/* The answer to `req` comes with what it says, unless it cannot be asked. */
+static void commit(struct npufs *fs, fuse_req_t req, struct image_handle *h)
+{
+	struct fault f = FAULT_NONE;
+	int err;
+
+	h->committed = true;
+	err = submit(fs, req, h);
+	if (!err)
+		return;
+	fault_set(&f, err, "write it again later", "it could not be registered: %s",
+		strerror(-err));
+	callables_refuse(engine_callables(fs->engine), h->number, &f);
+	if (req)
+		fuse_reply_err(req, -err);
+}
+
+/* --- writing ---------------------------------------------------------------------------------- */
+
+static int take_bytes(struct npufs *fs, struct image_handle *h, const char *bytes, size_t size,
+	off_t off)
+{
+	struct fault *f = &h->fault;
+
+	if (h->fault.err)
+		return h->fault.err;
+	if (h->committed)
+		return -EBUSY;
+	if ((uint64_t)off != h->bytes.len)
+		return fault_set(f, -ESPIPE, "copy it with cp", "it was not written in order");
+	if (h->bytes.len + size > fs->opts.callable_size)
+		return fault_set(f, -EFBIG, "ask the operator for a larger callable_size",
+			"the image has more than %llu bytes",
+			(unsigned long long)fs->opts.callable_size);
+	buf_put(&h->bytes, bytes, size);
+	if (buf_error(&h->bytes))
+		return fault_set(f, -ENOMEM, "write it again later", "no memory for the image");
+	return image_peek(h->bytes.data, h->bytes.len, &h->total, f);
+}
+
+static void image_write(struct npufs *fs, fuse_req_t req, struct handle *base, const char *bytes,
+	size_t size, off_t off)
+{
+	int err = take_bytes(fs, (struct image_handle *)base, bytes, size, off);
+
+	if (err)
+		fuse_reply_err(req, -err);
+	else
+		fuse_reply_write(req, size);
+}
+
+/* Shells flush in the middle: only what is whole is taken. */
+static void image_flush(struct npufs *fs, fuse_req_t req, struct handle *base)
+{
+	struct image_handle *h = (struct image_handle *)base;
+
+	if (!h->committed && !h->fault.err && h->total && h->bytes.len >= h->total)
+		commit(fs, req, h);
+	else
+		fuse_reply_err(req, -h->fault.err);
+}
+
+static void image_release(struct npufs *fs, struct handle *base)
+{
+	struct image_handle *h = (struct image_handle *)base;
+
+	if (!h->committed && (h->fault.err || !h->bytes.len))
+		callables_refuse(engine_callables(fs->engine), h->number, &h->fault);
+	else if (!h->committed)
+		commit(fs, NULL, h);
+	buf_done(&h->bytes);
+	free(h);
+}
+
+static const struct handle_ops image_ops = {
+	.write = image_write,
+	.flush = image_flush,
+	.release = image_release,
+};
+
+struct handle *image_handle_new(uint64_t number, const char *name, const struct cred *who)
+{
+	struct image_handle *h = calloc(1, sizeof *h);
+
+	if (!h)
+		return NULL;
+	h->base.ops = &image_ops;
+	h->number = number;
+	h->fault = (struct fault)FAULT_NONE;
+	h->who = *who;
+	strncpy(h->name, name, sizeof h->name - 1);
+	return &h->base;
+}
+
+/* --- reading ---------------------------------------------------------------------------------- */
+
+struct stored_handle {
+	struct handle base;
+	int fd;
+};
+
+static void stored_read(struct npufs *fs, fuse_req_t req, struct handle *base, size_t size,
+	off_t off, int flags)
+{
+	AUTO_FREE char *bytes = malloc(size ? size : 1);
+	ssize_t n = bytes ? pread(((struct stored_handle *)base)->fd, bytes, size, off) : -1;
+
+	(void)fs, (void)flags;
+	if (n < 0)
+		fuse_reply_err(req, bytes ? errno : ENOMEM);
+	else
+		fuse_reply_buf(req, bytes, (size_t)n);
+}
+
+static void stored_release(struct npufs *fs, struct handle *base)
+{
+	(void)fs;
+	close(((struct stored_handle *)base)->fd);
+	free(base);
+}
+
+static const struct handle_ops stored_ops = { .read = stored_read, .release = stored_release };
+
+struct handle *stored_handle_new(int fd)
+{
+	struct stored_handle *h = calloc(1, sizeof *h);
+
+	if (!h)
+		return NULL;
+	h->base.ops = &stored_ops;
+	h->fd = fd;
+	return &h->base;
+}

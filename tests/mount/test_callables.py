@@ -1,0 +1,506 @@
+"""callables/: resident device programs as files, and the jobs that launch them."""
+
+import array
+import errno
+import hashlib
+import json
+import os
+import struct
+
+from harness import (BUILD, DELAY, LONG_REQUEST, TOP, U1, Mount, as_user, equal, errno_of, need_root, ok, read,
+                     run, took, until, write)
+from test_control import command, found, records
+
+LIMIT = 8192
+X, Y = [1, 2, 3, 4], [10, 20, 30, 40]
+
+
+ADMIN = os.path.join(BUILD, "npufs-admin")
+
+
+def image(m, name):
+    """An image of an example, built beside the mount; its path."""
+    path = f"{m.dir}/{name}.img"
+    if not os.path.exists(path):
+        ok([ADMIN, "callable", "build", f"{TOP}/examples/callables/{name}.json", path])
+    return path
+
+
+def put(m, name, example="add"):
+    """cp of an example's image to callables/NAME.img; the command's result."""
+    return run(["cp", image(m, example), f"{m.path}/callables/{name}.img"])
+
+
+def show(m, name):
+    """A file of callables/."""
+    return read(f"{m.path}/callables/{name}")
+
+
+def usage(m):
+    """callables/usage as a dictionary."""
+    return dict(line.split(": ", 1) for line in show(m, "usage").splitlines())
+
+
+def vector(name, data):
+    """A float tensor of a request."""
+    return {"name": name, "datatype": "FP32", "shape": [len(data)], "data": data}
+
+
+def add(callable_, **more):
+    """A request that adds X and Y."""
+    return json.dumps({"callable": callable_, "inputs": [vector("x", X), vector("y", Y)],
+                       "outputs": [{"name": "z", "shape": [4]}], "scalars": [4], **more})
+
+
+def listing(m):
+    """callables/ without its own two files."""
+    return sorted(set(os.listdir(m.path + "/callables")) - {"usage", "close"})
+
+
+# --- registering ----------------------------------------------------------------------------------
+
+
+def test_callables__cp__registered_with_fresh_ids():
+    need_root()
+    with Mount() as m:
+        for i, name in enumerate(["add", "same", "other"]):
+            equal(put(m, name).returncode, 0)
+            equal(show(m, name + ".id"), f"{i}\n")
+        equal(listing(m), sorted(n + s for n in ("add", "same", "other") for s in (".id", ".img")))
+        size = os.path.getsize(image(m, "add"))
+        equal(os.stat(m.path + "/callables/add.img").st_size, size)
+        equal(open(m.path + "/callables/add.img", "rb").read(), open(image(m, "add"), "rb").read())
+        equal(usage(m)["registrations"], f"3 of {LIMIT}")
+        equal(usage(m)["resident_bytes"], str(3 * ((size + 63) // 64 * 64)))
+        equal(usage(m)["allocated_bytes"], f"{2 << 20} of {2 << 30}")
+        equal((m.metric("npufs_callables"), m.metric("npufs_callable_bytes")), (3, 2 << 20))
+        equal(os.listdir(m.path + "/control/operations"), [])
+
+
+def test_callables__shell_redirection__registered_once():
+    need_root()
+    with Mount() as m:
+        path = image(m, "add")
+        r = run(f"cat {path} > {m.path}/callables/a.img")
+        equal(r.returncode, 0, r.stderr)
+        # A flush comes with each program that had the file open.
+        r = run(f"{{ head -c 100 {path}; tail -c +101 {path}; }} > {m.path}/callables/b.img")
+        equal(r.returncode, 0, r.stderr)
+        until(lambda: "b.id" in listing(m), 10, "b is registered")
+        equal(usage(m)["registrations"], f"2 of {LIMIT}")
+
+
+def test_callables__resident__neither_removed_nor_overwritten_until_closed():
+    need_root()
+    with Mount() as m:
+        put(m, "add")
+        path = m.path + "/callables/add.img"
+        for refused in (lambda: os.unlink(path), lambda: os.unlink(path[:-3] + "id"),
+                        lambda: os.open(path, os.O_WRONLY), lambda: os.truncate(path, 0),
+                        lambda: write(path, b"x")):
+            equal(errno_of(refused), errno.EBUSY)
+        assert "busy" in put(m, "add").stderr
+        assert "until callables/close" in show(m, "usage")
+        equal(show(m, "add.id"), "0\n")
+        write_line(m, "now: the test is over")
+        equal(listing(m), [])
+        equal(usage(m)["context"], "2")
+        equal(usage(m)["allocated_bytes"], f"0 of {2 << 30}")
+        equal(put(m, "add").returncode, 0)
+        equal(show(m, "add.id"), "0\n")
+
+
+def write_line(m, line):
+    """A command to callables/close."""
+    fd = os.open(m.path + "/callables/close", os.O_WRONLY)
+    try:
+        os.write(fd, line.encode() + b"\n")
+    finally:
+        os.close(fd)
+
+
+def test_callables__not_an_image__refused_at_the_write_and_told():
+    need_root()
+    with Mount() as m:
+        r = run(f"echo hello > {m.path}/callables/bad.img")
+        assert r.returncode and ("Invalid argument" in r.stderr or "I/O error" in r.stderr), r.stderr
+        equal(listing(m), ["bad.err", "bad.id"])
+        equal(show(m, "bad.id"), "-1\n")
+        assert "error: 22 EINVAL\nfield: magic\n" in show(m, "bad.err")
+        equal(put(m, "bad").returncode, 0)  # the name can be used again
+        equal(listing(m), ["bad.id", "bad.img"])
+
+
+def test_callables__damaged_images__refused_by_cp_and_told():
+    need_root()
+    with Mount() as m:
+        whole = open(image(m, "add"), "rb").read()
+        cases = {"cut": (whole[:300], "total_bytes"), "long": (whole + b"\0" * 64, "total_bytes"),
+                 "version": (whole[:8] + struct.pack("<I", 9) + whole[12:], "version"),
+                 "code": (whole[:-64] + b"\xff" * 64, "")}
+        for name, (content, field) in cases.items():
+            with open(m.dir + "/x.img", "wb") as f:
+                f.write(content)
+            r = run(["cp", m.dir + "/x.img", f"{m.path}/callables/{name}.img"])
+            until(lambda: name + ".id" in listing(m), 10, "it is decided")
+            equal(show(m, name + ".id"), "-1\n", name)
+            assert f"field: {field}" in show(m, name + ".err"), show(m, name + ".err")
+            # Who closes before the end of it is told nothing: a shell flushes in the middle, too.
+            equal(r.returncode != 0, name != "cut", name)
+        equal(usage(m)["registrations"], f"0 of {LIMIT}")
+        os.unlink(m.path + "/callables/cut.err")
+        assert not any(n.startswith("cut") for n in listing(m))
+        assert not os.listdir(m.store + "/callables"), "a refused image was kept"
+
+
+def test_callables__empty_or_abandoned__leaves_nothing():
+    need_root()
+    with Mount() as m:
+        write(m.path + "/callables/e.img", b"")
+        until(lambda: listing(m) == [], 10, "it is gone")
+
+
+def test_callables__names__only_images_of_plain_names():
+    need_root()
+    with Mount() as m:
+        for name in ("add", "add.txt", ".add.img", ".img", "a b.img", "x" * 64 + ".img", "add.id",
+                     "usage.id"):
+            got = errno_of(write, f"{m.path}/callables/{name}", b"x")
+            assert got in (errno.EINVAL, errno.ENAMETOOLONG), (name, got)
+        equal(errno_of(os.mkdir, m.path + "/callables/d"), errno.EPERM)
+        equal(errno_of(os.symlink, "x", m.path + "/callables/l.img"), errno.EPERM)
+        equal(put(m, "x" * 63).returncode, 0)
+        equal(errno_of(os.rename, f"{m.path}/callables/{'x' * 63}.img", m.path + "/callables/y.img"),
+              errno.EPERM)
+
+
+def test_callables__too_large__refused_by_name_of_the_option():
+    need_root()
+    with Mount("callable_size=1k") as m:
+        equal(put(m, "add").returncode, 0)
+        with open(m.dir + "/big.img", "wb") as f:
+            f.write(open(image(m, "add"), "rb").read() + b"\0" * 4096)
+        r = run(["cp", m.dir + "/big.img", m.path + "/callables/big.img"])
+        assert "too large" in r.stderr, r.stderr
+        assert "callable_size" in show(m, "big.err"), show(m, "big.err")
+
+
+def test_callables__many__all_there_and_the_next_one_refused():
+    need_root()
+    with Mount() as m:
+        content = open(image(m, "add"), "rb").read()
+        for i in range(300):
+            write(f"{m.path}/callables/c{i}.img", content)
+        equal(sorted(int(show(m, f"c{i}.id")) for i in range(300)), list(range(300)))
+        equal(len(listing(m)), 600)
+        equal(usage(m)["registrations"], f"300 of {LIMIT}")
+        m.put("a.json", add("c299"))
+        equal(json.loads(m.out("a"))["outputs"][0]["data"], [11, 22, 33, 44])
+
+
+# --- who ------------------------------------------------------------------------------------------
+
+
+def test_callables__ordinary_users__look_and_launch_but_change_nothing():
+    need_root()
+    with Mount() as m:
+        put(m, "add")
+        folder = m.path + "/callables"
+        before = len(records(m))
+        attempts = [lambda: write(folder + "/mine.img", b"NPUCALL1"),
+                    lambda: os.unlink(folder + "/add.img"), lambda: open(folder + "/add.img", "rb").read(),
+                    lambda: os.open(folder + "/add.img", os.O_WRONLY),
+                    lambda: os.open(folder + "/close", os.O_WRONLY),
+                    lambda: open(folder + "/close", "rb").read(),
+                    lambda: os.truncate(folder + "/add.img", 0), lambda: os.chmod(folder + "/add.img", 0o777)]
+        for attempt in attempts:
+            equal(as_user(U1, errno_of, attempt), errno.EACCES)
+        equal(as_user(U1, read, folder + "/add.id"), "0\n")
+        assert as_user(U1, read, folder + "/usage").startswith("state: open\n")
+        until(lambda: len(records(m)) >= before + len(attempts), 10, "all were audited")
+        assert all(r["decision"] == "refused" and r["uid"] == U1 for r in records(m)[before:])
+        as_user(U1, write, m.job("u.json"), add("add"))
+        equal(json.loads(as_user(U1, read, m.job("u.out")))["outputs"][0]["data"], [11, 22, 33, 44])
+
+
+def test_callables__registration__audited_by_digest():
+    need_root()
+    with Mount() as m:
+        put(m, "add")
+        digest = hashlib.sha256(open(image(m, "add"), "rb").read()).hexdigest()
+        want = hashlib.sha256(f"add {digest}".encode()).hexdigest()
+        intent, = found(m, command="prepare", decision="intent")
+        done, = found(m, command="prepare", decision="done")
+        equal((intent["args"], intent["uid"], done["uid"]), (want, 0, 0))
+        assert digest not in json.dumps(records(m))
+
+
+def test_callables__close__needs_its_words_and_an_idle_device():
+    need_root()
+    with Mount("sim_delay=100ms") as m:
+        put(m, "add")
+        equal(errno_of(write_line, m, "nwo: wrong"), errno.EINVAL)
+        m.put("slow.json", json.dumps({"prompt": "s" * 100}))
+        m.runs("slow")
+        equal(errno_of(write_line, m, "now: while it runs"), errno.EBUSY)
+        equal(listing(m), ["add.id", "add.img"])
+        os.unlink(m.job("slow.json"))
+
+
+# --- launching ------------------------------------------------------------------------------------
+
+
+def test_launch__by_name_and_id__the_sum():
+    need_root()
+    with Mount() as m:
+        put(m, "first")
+        put(m, "add")
+        for stem, which in (("n", "add"), ("i", 1)):
+            m.put(stem + ".json", add(which))
+            answer = json.loads(m.out(stem))
+            equal(answer["callable"], which)
+            equal(answer["outputs"], [{"name": "z", "datatype": "FP32", "shape": [4],
+                                       "data": [11, 22, 33, 44]}])
+            s = m.status(stem)
+            equal((s["state"], s["model"]), ("done", "callables/"))
+            equal(s["model_sha256"], hashlib.sha256(open(image(m, "add"), "rb").read()).hexdigest())
+        equal(usage(m)["launches"], "2")
+        equal(usage(m)["buffer_bytes"].split()[0], "0")
+
+
+def test_launch__matmul__as_in_plain_python():
+    need_root()
+    with Mount() as m:
+        put(m, "matmul", "matmul")
+        a, b = [1, 2, 3, 4, 5, 6], [1, 0, -1, 2, 1, 0.5]
+        m.put("m.json", json.dumps({"callable": "matmul", "scalars": [2, 3, 2], "inputs": [
+            {"name": "a", "datatype": "FP32", "shape": [2, 3], "data": [a[:3], a[3:]]},
+            {"name": "b", "datatype": "FP32", "shape": [3, 2], "data": b}],
+            "outputs": [{"name": "c", "shape": [2, 2]}]}))
+        want = [sum(a[i * 3 + k] * b[k * 2 + j] for k in range(3)) for i in range(2) for j in range(2)]
+        equal(json.loads(m.out("m"))["outputs"][0]["data"], want)
+
+
+def test_launch__files_and_bytes__as_elsewhere():
+    need_root()
+    with Mount() as m:
+        put(m, "add")
+        write(m.job("x.bin"), array.array("f", X).tobytes())
+        r = json.loads(add("add", output="raw"))
+        r["inputs"][0] = {"name": "x", "datatype": "FP32", "shape": [4], "file": "x.bin"}
+        m.put("a.json", json.dumps(r))
+        equal(list(array.array("f", open(m.job("a.out"), "rb").read())), [11, 22, 33, 44])
+
+
+def test_graph__repeated__state_goes_from_launch_to_launch():
+    need_root()
+    with Mount() as m:
+        put(m, "add")
+        put(m, "sum")
+        m.put("g.json", json.dumps({
+            "graph": [{"callable": "add", "tensors": ["x", "y", "x"], "scalars": [4]},
+                      {"callable": "sum", "tensors": ["x", "y", "z"], "scalars": [4]}],
+            "repeat": 100, "inputs": [vector("x", X), vector("y", Y)],
+            "outputs": [{"name": "z", "shape": [4]}, {"name": "x"}]}))
+        answer = json.loads(m.out("g"))
+        equal(answer["launches"], 200)
+        x = [a + 100 * b for a, b in zip(X, Y)]
+        equal([o["data"] for o in answer["outputs"]], [[a + b for a, b in zip(x, Y)], x])
+        equal(usage(m)["launches"], "200")
+
+
+def test_launch__what_is_wrong__said_by_field():
+    need_root()
+    with Mount() as m:
+        put(m, "add")
+        base = json.loads(add("add"))
+        cases = [
+            ({"callable": "ad"}, errno.ENOENT, "callable", 'did you mean "add"?'),
+            ({"callable": 7}, errno.ENOENT, "callable", "no callable 7 is resident"),
+            ({"callable": -1}, errno.ERANGE, "callable", "must be"),
+            ({"callable": LIMIT}, errno.ERANGE, "callable", "must be"),
+            ({"scalars": []}, errno.EINVAL, "scalars", "0 scalars are given; the callable takes 1"),
+            ({"scalars": [1.5]}, errno.EINVAL, "scalars", 'scalar 0, "n", must be an integer'),
+            ({"scalars": [1 << 21]}, errno.EINVAL, "scalars", "0..1048576"),
+            ({"inputs": base["inputs"][:1]}, errno.EINVAL, "callable", 'there is no tensor "y"'),
+            ({"inputs": base["inputs"] + [vector("w", X)]}, errno.EINVAL, "inputs", "no launch takes"),
+            ({"outputs": [{"name": "z"}]}, errno.EINVAL, "outputs[0]", "the shape of"),
+            ({"outputs": [{"name": "z", "shape": [4]}, {"name": "x"}]}, errno.EINVAL, "outputs",
+             'no launch writes "x"'),
+            ({"model": "echo"}, errno.EINVAL, "model", "without a model"),
+            ({"session": "s"}, errno.EINVAL, "session", "no sessions"),
+            ({"prompt": "x"}, errno.EINVAL, "callable", "both given"),
+            ({"outputs": [{"name": "z", "shape": [1 << 40]}]}, errno.E2BIG, "outputs", "more than"),
+            ({"repeat": 0}, errno.ERANGE, "repeat", "must be"),
+        ]
+        for i, (change, want, field, reason) in enumerate(cases):
+            equal(m.send(f"c{i}.json", json.dumps({**base, **change})), want, change)
+            err = m.err(f"c{i}")
+            equal(err.get("field"), field, change)
+            assert reason in err["reason"], (change, err)
+        integers = json.loads(json.dumps(base).replace("FP32", "INT32"))
+        equal(m.send("t.json", json.dumps(integers)), errno.EINVAL)
+        assert "FP32" in m.err("t")["reason"]
+
+
+def test_launch__out_of_bounds__fails_the_job_alone():
+    need_root()
+    with Mount() as m:
+        put(m, "add")
+        m.put("far.json", add("add", scalars=[400]))
+        equal(m.done("far")["state"], "failed")
+        m.put("near.json", add("add"))
+        equal(json.loads(m.out("near"))["outputs"][0]["data"], [11, 22, 33, 44])
+        equal(usage(m)["state"], "open")
+        equal(usage(m)["buffer_bytes"].split()[0], "0")
+
+
+def test_launch__infinities__never_delivered():
+    need_root()
+    with Mount() as m:
+        put(m, "add")
+        big = [3e38] * 4
+        m.put("i.json", json.dumps({"callable": "add", "inputs": [vector("x", big), vector("y", big)],
+                                    "outputs": [{"name": "z", "shape": [4]}], "scalars": [4]}))
+        s = m.done("i")
+        equal((s["state"], s["error"]), ("failed", "5 EIO"))
+
+
+def test_launch__batch_line__refused_by_itself():
+    need_root()
+    with Mount() as m:
+        put(m, "add")
+        m.put("b.jsonl", '{"prompt":"x"}\n' + add("add") + "\n")
+        lines = [json.loads(x) for x in m.out("b").splitlines()]
+        equal(len(lines), 2)
+        assert "callable" in json.dumps(lines[1]), lines[1]
+        equal(m.status("b")["lines_failed"], "1")
+
+
+def test_launch__beside_prompts__both_are_answered():
+    need_root()
+    with Mount("sim_delay=2ms") as m:
+        put(m, "add")
+        for i in range(20):
+            m.put(f"p{i}.json", json.dumps({"prompt": "hello"}))
+            m.put(f"c{i}.json", add("add"))
+        for i in range(20):
+            equal(m.out(f"p{i}"), "hello\n")
+            equal(json.loads(m.out(f"c{i}"))["outputs"][0]["data"], [11, 22, 33, 44])
+
+
+def test_launch__cancelled_in_the_middle__gives_everything_back():
+    need_root()
+    with Mount() as m:
+        put(m, "add")
+        n = 1 << 16
+        r = {"graph": [{"callable": "add", "tensors": ["x", "y", "x"], "scalars": [n]}] * 8,
+             "repeat": 1000000, "inputs": [vector("x", [0] * n), vector("y", [1] * n)]}
+        m.put("long.json", json.dumps(r))
+        m.runs("long")
+        os.unlink(m.job("long.json"))
+        m.put("a.json", add("add"))
+        with took(10, "the next one"):
+            m.out("a")
+        equal(usage(m)["buffer_bytes"].split()[0], "0")
+        m.put("late.json", json.dumps({**r, "deadline_ms": 100}))
+        equal(m.done("late")["state"], "expired")
+
+
+# --- what lasts -----------------------------------------------------------------------------------
+
+
+def test_callables__restart__names_are_registered_again_and_queued_jobs_run():
+    need_root()
+    with Mount(DELAY, "max_active=1") as m:
+        put(m, "b")
+        put(m, "add", "add")
+        m.put("slow.json", LONG_REQUEST)
+        m.runs("slow")
+        m.put("named.json", add("add"))
+        m.kill()
+        m.start()
+        os.unlink(m.job("slow.json"))
+        until(lambda: usage(m)["state"] == "open", 10, "they are registered")
+        equal(listing(m), ["add.id", "add.img", "b.id", "b.img"])
+        equal(sorted([show(m, "add.id"), show(m, "b.id")]), ["0\n", "1\n"])
+        m.put("again.json", add("add"))
+        equal(json.loads(m.out("again"))["outputs"][0]["data"], [11, 22, 33, 44])
+        equal(json.loads(m.out("named"))["outputs"][0]["data"], [11, 22, 33, 44])
+
+
+def test_callables__ids_of_another_context__never_launch_another_program():
+    need_root()
+    with Mount(DELAY, "max_active=1") as m:
+        put(m, "add")
+        m.put("slow.json", LONG_REQUEST)
+        m.runs("slow")
+        m.put("by_id.json", add(0))
+        m.put("by_name.json", add("add"))
+        m.kill()
+        m.start()
+        os.unlink(m.job("slow.json"))
+        equal(m.done("by_id")["state"], "failed")
+        equal(m.err("by_id")["error"], "116 ESTALE")
+        equal(json.loads(m.out("by_name"))["outputs"][0]["data"], [11, 22, 33, 44])
+
+
+def test_callables__reset__registered_anew_under_the_same_names():
+    need_root()
+    with Mount() as m:
+        put(m, "add")
+        equal(command(m, "reset_device", "now: a test"), 0)
+        equal(usage(m)["context"], "2")
+        equal(listing(m), ["add.id", "add.img"])
+        m.put("a.json", add("add"))
+        equal(json.loads(m.out("a"))["outputs"][0]["data"], [11, 22, 33, 44])
+
+
+def test_callables__kept_image_damaged__refused_at_start_and_the_rest_serve():
+    need_root()
+    with Mount() as m:
+        put(m, "add")
+        put(m, "bad")
+        m.stop()
+        with open(m.store + "/callables/bad.img", "r+b") as f:
+            f.seek(8)
+            f.write(b"\xff")
+        m.start()
+        until(lambda: usage(m)["state"] == "open", 10, "they are registered")
+        equal(listing(m), ["add.id", "add.img", "bad.err", "bad.id"])
+        assert "version" in show(m, "bad.err")
+        equal(put(m, "bad").returncode, 0)
+
+
+def test_callables__store_folder_replaced_by_a_link__not_followed():
+    need_root()
+    with Mount() as m:
+        os.mkdir(m.dir + "/elsewhere")
+        os.symlink(m.dir + "/elsewhere", m.store + "/callables")
+        assert put(m, "add").returncode
+        equal(os.listdir(m.dir + "/elsewhere"), [])
+        assert m.dir not in show(m, "add.err")
+
+
+def test_callables__audit_cannot_be_written__nothing_is_registered():
+    need_root()
+    m = Mount()
+    os.mkdir(m.store + "/audit", 0o700)
+    ok(["mount", "-t", "tmpfs", "-o", "size=128k,mode=700", "tmpfs", m.store + "/audit"])
+    try:
+        with m:
+            put(m, "add")
+            run(f"dd if=/dev/zero of={m.store}/audit/filler bs=4k")
+            done = 1  # the page that has the last records has room for a few more
+            put(m, "more1")
+            while show(m, f"more{done}.id") != "-1\n":  # what had its intent written was done
+                done += 1
+                assert done < 20, "nothing is refused"
+                put(m, f"more{done}")
+            equal(usage(m)["registrations"], f"{done} of {LIMIT}")
+            equal(len(os.listdir(m.store + "/callables")), done)
+            os.unlink(m.store + "/audit/filler")
+            equal(put(m, f"more{done}").returncode, 0)
+            ok(["umount", "-l", m.store + "/audit"])
+    finally:
+        run(["umount", "-l", m.store + "/audit"])
