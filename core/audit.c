@@ -478,7 +478,7 @@ static void end_writing(struct audit *a)
 
 /* What others have put in the place of the folder, or of the file, does not get the record, nor does what
  * was there before: nobody would find it. */
-static int check_place(struct audit *a)
+static int find_end(struct audit *a)
 {
 	char name[AUDIT_FILE_SIZE];
 
@@ -487,14 +487,7 @@ static int check_place(struct audit *a)
 	snprintf(name, sizeof name, AUDIT_FILE_NAME, a->number);
 	if (a->fd >= 0 && !files_is_at(a->fd, a->dir, name))
 		a->unsure = true;
-	return 0;
-}
-
-static int make_sure(struct audit *a)
-{
-	int err = check_place(a);
-
-	return err || !a->unsure ? err : examine(a, NULL);
+	return a->unsure ? examine(a, NULL) : 0;
 }
 
 int audit_write(struct audit *a, const struct audit_record *r)
@@ -504,7 +497,7 @@ int audit_write(struct audit *a, const struct audit_record *r)
 	if (!a)
 		return -EIO;
 	begin_writing(a);
-	err = make_sure(a);
+	err = find_end(a);
 	if (!err)
 		err = write_record(a, r);
 	end_writing(a);
@@ -517,7 +510,7 @@ int audit_write_jobs(struct audit *a, const struct audit_job *jobs, size_t n, si
 
 	*ret_written = 0;
 	begin_writing(a);
-	err = make_sure(a);
+	err = find_end(a);
 	if (!err)
 		err = write_jobs(a, jobs, n, ret_written);
 	end_writing(a);

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "core/clock.h"
-#include "core/device_layer.h"
+#include "core/control_acts.h"
 #include "core/lock.h"
 #include "core/log.h"
 #include "core/privileged_words.h"
@@ -33,10 +33,10 @@ struct control {
 	struct audit *audit;          /* NULL: it could not be opened */
 	struct approvals *approvals;  /* NULL: nothing needs them */
 	struct privileged *gate;
+	struct control_acts acts; /* fixed; what the present order reads is the worker's */
 	pthread_t worker, scribe;
 	struct lock lock;
 	struct lock_cond work, noted;
-	struct buf *reading; /* the worker's: where what its order reads goes */
 	/* by lock */
 	bool stopping;
 	struct control_order *first, **last;
@@ -48,163 +48,6 @@ struct control {
 	struct control_operation operations[CONTROL_OPERATIONS]; /* the id's place is id modulo */
 	uint64_t next_id, last_bad;
 };
-
-/* --- what each command does ------------------------------------------------------------------- */
-
-static int operate(struct control *c, enum engine_operation what, const struct privileged_order *o,
-	struct fault *f)
-{
-	const struct engine_order order = { .what = what,
-		.force = o->forced,
-		.only = o->approved,
-		.generation = o->generation };
-
-	return engine_operate(c->config.engine, &order, f);
-}
-
-#define OPERATION(name, what) \
-	static int name(void *context, const struct privileged_order *o, struct fault *f) \
-	{ \
-		return operate(context, what, o, f); \
-	}
-OPERATION(do_unload, ENGINE_UNLOAD)
-OPERATION(do_configure, ENGINE_CONFIGURE)
-OPERATION(do_drain, ENGINE_DRAIN)
-OPERATION(do_reset_ccu, ENGINE_RESET_CCU)
-OPERATION(do_reset_config, ENGINE_RESET_CONFIG)
-OPERATION(do_reset_device, ENGINE_RESET_DEVICE)
-#undef OPERATION
-
-static int do_load(void *context, const struct privileged_order *o, struct fault *f)
-{
-	struct control *c = context;
-	struct engine_order order = { .what = ENGINE_LOAD, .force = o->forced };
-
-	order.model = models_choose(c->config.models, o->args, f);
-	return order.model < 0 ? order.model : engine_operate(c->config.engine, &order, f);
-}
-
-static int do_parallel(void *context, const struct privileged_order *o, struct fault *f)
-{
-	if (strcmp(o->args, "on") == 0)
-		return operate(context, ENGINE_PARALLEL_ON, o, f);
-	if (strcmp(o->args, "off") == 0)
-		return operate(context, ENGINE_PARALLEL_OFF, o, f);
-	return fault_set(f, -EINVAL, "write on or off", "neither on nor off");
-}
-
-static int do_faults(void *context, const struct privileged_order *o, struct fault *f)
-{
-	struct fault_plan plan;
-	int err = strcmp(o->args, "none") ? fault_plan_parse(o->args, &plan, f) : 0;
-
-	(void)context;
-	if (!err)
-		device_layer_plan(LAYER_DEVICE, strcmp(o->args, "none") ? &plan : NULL);
-	if (!err)
-		device_layer_release(); /* what hung by an earlier plan goes on */
-	return err;
-}
-
-/* What is kept is registered again at the next start: it is kept first, or a crash would lose it. */
-static int do_prepare(void *context, const struct privileged_order *o, struct fault *f)
-{
-	struct control *c = context;
-	struct callables *t = engine_callables(c->config.engine);
-	char name[CALLABLES_NAME_MAX + 1] = "";
-	const struct engine_order order = { .what = ENGINE_PREPARE, .name = name };
-	int err;
-
-	memcpy(name, o->args, strcspn(o->args, " ")); /* the gate has counted the words */
-	err = callables_keep(t, name, f);
-	if (err)
-		return err;
-	err = engine_operate(c->config.engine, &order, f);
-	if (err)
-		callables_unkeep(t, name);
-	return err;
-}
-
-static int do_close_callables(void *context, const struct privileged_order *o, struct fault *f)
-{
-	return operate(context, ENGINE_CLOSE_CALLABLES, o, f);
-}
-
-static int do_trace_start(void *context, const struct privileged_order *o, struct fault *f)
-{
-	unsigned long long seconds, bytes;
-	char end;
-
-	(void)context;
-	if (sscanf(o->args, "%llu %llu%c", &seconds, &bytes, &end) != 2)
-		return fault_set(f, -EINVAL, "write two numbers", "SECONDS BYTES are no numbers");
-	return trace_start(seconds, bytes, f);
-}
-
-static int do_trace_stop(void *context, const struct privileged_order *o, struct fault *f)
-{
-	(void)context, (void)o, (void)f;
-	trace_stop();
-	return 0;
-}
-
-static int do_unlock(void *context, const struct privileged_order *o, struct fault *f)
-{
-	struct control *c = context;
-
-	(void)o, (void)f;
-	privileged_unlock(c->gate);
-	return 0;
-}
-
-#define RAW(name, command) \
-	static int name(void *context, const struct privileged_order *o, struct fault *f) \
-	{ \
-		struct control *c = context; \
-\
-		return control_raw_act(c->config.engine, command, o, c->reading, f); \
-	}
-RAW(do_memory_read, PRIVILEGED_MEMORY_READ)
-RAW(do_memory_write, PRIVILEGED_MEMORY_WRITE)
-RAW(do_register_read, PRIVILEGED_REGISTER_READ)
-RAW(do_register_write, PRIVILEGED_REGISTER_WRITE)
-#undef RAW
-
-static bool busy(void *context)
-{
-	return engine_busy(((struct control *)context)->config.engine);
-}
-
-static struct privileged_owner owner_of(struct control *c)
-{
-	const bool raw = c->config.raw_access;
-
-	return (struct privileged_owner){
-		.act = {
-			[PRIVILEGED_RESET_CCU] = do_reset_ccu,
-			[PRIVILEGED_RESET_CONFIG] = do_reset_config,
-			[PRIVILEGED_RESET_DEVICE] = do_reset_device,
-			[PRIVILEGED_LOAD] = do_load,
-			[PRIVILEGED_UNLOAD] = do_unload,
-			[PRIVILEGED_CONFIGURE] = do_configure,
-			[PRIVILEGED_DRAIN] = do_drain,
-			[PRIVILEGED_PARALLEL] = do_parallel,
-			[PRIVILEGED_MEMORY_READ] = raw ? do_memory_read : NULL,
-			[PRIVILEGED_MEMORY_WRITE] = raw ? do_memory_write : NULL,
-			[PRIVILEGED_REGISTER_READ] = raw ? do_register_read : NULL,
-			[PRIVILEGED_REGISTER_WRITE] = raw ? do_register_write : NULL,
-			[PRIVILEGED_TRACE_START] = do_trace_start,
-			[PRIVILEGED_TRACE_STOP] = do_trace_stop,
-			[PRIVILEGED_PREPARE] = do_prepare,
-			[PRIVILEGED_CLOSE_CALLABLES] = do_close_callables,
-			[PRIVILEGED_FAULTS] = device_layer_is_there() ? do_faults : NULL,
-			[PRIVILEGED_UNLOCK] = do_unlock,
-		},
-		.busy = busy,
-		.approvals = c->approvals,
-		.context = c,
-	};
-}
 
 /* --- a line ----------------------------------------------------------------------------------- */
 
@@ -242,7 +85,7 @@ static int refuse_line(struct control *c, const struct control_order *o, struct 
 		buf_text(&form));
 }
 
-static int prepare_callable(struct control *c, const struct control_order *o, struct fault *f)
+static int prepare_callable(struct control *c, struct control_order *o, struct fault *f)
 {
 	struct callables *t = engine_callables(c->config.engine);
 	char command[CALLABLES_NAME_MAX + SHA256_HEX_SIZE + 16], sha256[SHA256_HEX_SIZE];
@@ -258,26 +101,45 @@ static int prepare_callable(struct control *c, const struct control_order *o, st
 	return err;
 }
 
-static int carry_out(struct control *c, struct control_order *o, struct fault *f)
+static int access_raw(struct control *c, struct control_order *o, struct fault *f)
+{
+	c->acts.reading = &o->text;
+	return control_raw_run(c->gate, &o->who, &o->raw, f);
+}
+
+static int approve(struct control *c, struct control_order *o, struct fault *f)
+{
+	return privileged_approve(c->gate, &o->who, o->approval, o->line, f);
+}
+
+static int withdraw(struct control *c, struct control_order *o, struct fault *f)
+{
+	return privileged_withdraw(c->gate, &o->who, o->approval, f);
+}
+
+static int run_line(struct control *c, struct control_order *o, struct fault *f)
 {
 	char command[CONTROL_LINE_MAX + 64];
 	const char *reason;
 
-	if (o->what == CONTROL_APPROVE)
-		return privileged_approve(c->gate, &o->who, o->approval, o->line, f);
-	if (o->what == CONTROL_PREPARE)
-		return prepare_callable(c, o, f);
-	if (o->what == CONTROL_WITHDRAW)
-		return privileged_withdraw(c->gate, &o->who, o->approval, f);
-	if (o->what == CONTROL_RAW) {
-		c->reading = &o->text;
-		return control_raw_run(c->gate, &o->who, &o->raw, f);
-	}
 	if (privileged_words_of_line(privileged_row(o->command), o->line, command, sizeof command,
 		    &reason))
 		return refuse_line(c, o, f);
 	return privileged_run(c->gate, &o->who, command, reason, f);
 }
+
+/* CONTROL_RENDER is no command. */
+static const struct {
+	int (*carry_out)(struct control *c, struct control_order *o, struct fault *f);
+	const char *name; /* in operations/; NULL: the command's */
+	bool untold;      /* not there */
+} kinds[] = {
+	[CONTROL_COMMAND] = { run_line, NULL, false },
+	[CONTROL_APPROVE] = { approve, "approve", false },
+	[CONTROL_WITHDRAW] = { withdraw, "withdraw", false },
+	[CONTROL_RAW] = { access_raw, NULL, false },
+	[CONTROL_PREPARE] = { prepare_callable, NULL, true }, /* NAME.id and NAME.err tell of it */
+};
 
 /* --- operations ------------------------------------------------------------------------------- */
 
@@ -286,21 +148,12 @@ static struct control_operation *place_of(struct control *c, uint64_t id)
 	return &c->operations[id % CONTROL_OPERATIONS];
 }
 
-static const char *name_of(const struct control_order *o)
-{
-	static const char
-		*const names[] = { [CONTROL_APPROVE] = "approve", [CONTROL_WITHDRAW] = "withdraw" };
-
-	return o->what == CONTROL_APPROVE || o->what == CONTROL_WITHDRAW
-		? names[o->what]
-		: privileged_row(o->command)->name;
-}
-
 /* Others read what one has written: no byte of it may move their terminal. */
 static uint64_t begin(struct control *c, const struct control_order *o)
 {
 	struct control_operation op = { .uid = o->who.uid,
-		.name = name_of(o),
+		.name = kinds[o->what].name ? kinds[o->what].name
+					    : privileged_row(o->command)->name,
 		.asked = clock_wall(),
 		.fault = FAULT_NONE };
 
@@ -431,8 +284,8 @@ static void run_order(struct control *c, struct control_order *o)
 		o->done(o, o->render(c, &o->text));
 		return;
 	}
-	id = o->what == CONTROL_PREPARE ? 0 : begin(c, o); /* of those NAME.id and NAME.err tell */
-	err = carry_out(c, o, &f);
+	id = kinds[o->what].untold ? 0 : begin(c, o); /* of those NAME.id and NAME.err tell */
+	err = kinds[o->what].carry_out(c, o, &f);
 	health_set_resets_locked(c->config.health, privileged_locked(c->gate));
 	if (id)
 		end(c, id, &f);
@@ -585,7 +438,7 @@ static int open_approvals(struct control *c)
 int control_new(const struct control_config *config, struct control **ret)
 {
 	struct control *c = calloc(1, sizeof *c);
-	struct privileged_owner owner;
+	struct privileged_owner owner = { .act = { NULL } };
 	struct fault f = FAULT_NONE;
 	int err;
 
@@ -599,9 +452,14 @@ int control_new(const struct control_config *config, struct control **ret)
 	if (audit_open(config->store, AUDIT_COMMANDS, &c->audit, &f))
 		log_error("privileged commands are refused: %s", f.reason);
 	err = open_approvals(c);
-	owner = owner_of(c);
+	c->acts = (struct control_acts){ .engine = config->engine,
+		.models = config->models,
+		.raw_access = config->raw_access };
+	control_acts_give(&c->acts, &owner);
+	owner.approvals = c->approvals;
 	if (!err)
 		err = privileged_new(c->audit, &owner, &c->gate);
+	c->acts.gate = c->gate;
 	if (!err)
 		err = start_threads(c);
 	if (err)

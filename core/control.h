@@ -36,8 +36,8 @@ struct control_order {
 	enum privileged_command command; /* of CONTROL_COMMAND, _RAW and _PREPARE */
 	uint64_t callable;               /* of CONTROL_PREPARE */
 	char approval[APPROVAL_ID_SIZE]; /* of CONTROL_APPROVE and _WITHDRAW */
-	char line[CONTROL_LINE_MAX +
-		1]; /* of _COMMAND, _APPROVE; of _RAW to show; of _PREPARE the name */
+	/* Of CONTROL_COMMAND and _APPROVE; of _RAW to be shown; the name of _PREPARE. */
+	char line[CONTROL_LINE_MAX + 1];
 	int (*render)(struct control *c, struct buf *out); /* of CONTROL_RENDER, into text */
 	struct control_raw raw; /* of CONTROL_RAW; its bytes, where it writes, are the text's */
 	struct buf text;        /* the owner's: also what CONTROL_RAW has read */

@@ -289,7 +289,8 @@ static void put_recovery(const struct health *h, struct buf *out)
 			"writes now: REASON to control/unlock\n");
 	if (h->poisoned)
 		buf_puts(out,
-			"callables: poisoned, the state of the device is unknown to them; an operator "
+			"callables: poisoned, the state of the device is unknown to them; an "
+			"operator "
 			"writes now: REASON to callables/close\n");
 }
 

@@ -1,5 +1,6 @@
-/* Any bytes as the line of a node of control/: the first chooses which. What is taken has one meaning: it
- * can be written again as the same bytes, none of which moves a terminal. */
+/* Any bytes as the line of a node of control/: a first line may name the command; all of it is tried as
+ * the gate's form too. What is taken has one meaning: it can be written again as the same bytes, none of
+ * which moves a terminal. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -68,18 +69,37 @@ static void try_command(const char *text)
 		CHECK(!w.fits && w.words == text);
 }
 
+/* The command that the text begins with the line of, and where its own line begins. */
+static const struct privileged_row *find_row(char *text, char **ret_line)
+{
+	char *end = strchr(text, '\n');
+
+	if (!end)
+		return NULL;
+	*end = '\0';
+	*ret_line = end + 1;
+	for (int c = 0; c < PRIVILEGED_COUNT; c++) {
+		const struct privileged_row *row = privileged_row((enum privileged_command)c);
+
+		if (strcmp(text, row->name) == 0)
+			return row;
+	}
+	return NULL;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	/* A block of its own of exactly that size: a byte too far is seen. */
-	char *text = calloc(1, size + 1);
+	char *text = calloc(1, size + 1), *line;
+	const struct privileged_row *row;
 
 	CHECK(text);
 	if (size)
-		memcpy(text, data + 1, size - 1);
-	if (size)
-		try_line(privileged_row((enum privileged_command)(data[0] % PRIVILEGED_COUNT)),
-			text);
+		memcpy(text, data, size);
 	try_command(text);
+	row = find_row(text, &line);
+	if (row)
+		try_line(row, line);
 	free(text);
 	return 0;
 }
