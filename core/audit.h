@@ -14,10 +14,12 @@
  *    "model_sha256":"SHA-256","output_sha256":"SHA-256","prompt_tokens":12,"output_tokens":10,
  *    "verdict":"done","error":"","lost":0,"prev":"SHA-256","hash":"SHA-256"}
  *
- * where a digest is null of what did not come to be (a job that never ran has none of its request), and
- * `lost` is how many records before this one were not written. `hash` is the SHA-256 of the line's own bytes before `,"hash":`; among them is
- * `prev`, the hash of the record before (64 zeros in the first), so no record can be changed, left
- * out or put in without changing all that follow. The chain runs on from file to file.
+ * where a digest is null of what did not come to be (a job that never ran has none of its request),
+ * and `lost` is how many records before this one were not written.
+ *
+ * `hash` is the SHA-256 of the line's own bytes before `,"hash":`; among them is `prev`, the hash of the
+ * record before (64 zeros in the first), so no record can be changed, left out or put in without
+ * changing all that follow. The chain runs on from file to file.
  *
  * Bytes without a newline at the end of a file are what a crash left of a record that nobody was
  * told was written. They stay; the next record begins a new file and has, before `prev`, the member
@@ -32,8 +34,8 @@
  * where `checkpoint` is how many lines there have been, and the signature (core/signature.h) is the
  * daemon's own, over the line's bytes before `,"signature":`. The daemon's key is made with the trail
  * (core/audit_seal.h). The file `head` has the sequence number and hash of the newest line, signed
- * likewise, and is replaced after each record, or each batch of them. A trail of before there were checkpoints goes on with
- * them, and is not asked for them in what it had.
+ * likewise, and is replaced after each record, or each batch of them. A trail of before there were
+ * checkpoints goes on with them, and is not asked for them in what it had.
  *
  * So audit_verify() finds what was changed, left out, put in, moved or, at the end, removed as far back
  * as the head tells; and a trail that somebody without the daemon's private key wrote anew.
@@ -56,6 +58,7 @@
 #ifndef NPUFS_CORE_AUDIT_H
 #define NPUFS_CORE_AUDIT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -136,6 +139,9 @@ int audit_write(struct audit *a, const struct audit_record *r);
 /* The same for the trail of jobs, all with one sync, or one for each file they go to. Where it fails,
  * only the first *ret_written, always set, are part of the trail. */
 int audit_write_jobs(struct audit *a, const struct audit_job *jobs, size_t n, size_t *ret_written);
+
+/* Has it been begun? */
+bool audit_is_there(const char *store, enum audit_trail trail);
 
 /* The whole chain, with a daemon running or not: `out` gets what was found, in lines. -EBADMSG at
  * the first break: `f` has file, line and the line's first byte; a trail that is missing is -ENOENT. */

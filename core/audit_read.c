@@ -58,6 +58,13 @@ int audit_folder_open(const char *store, enum audit_trail trail, bool make, int 
 	return err ? folder_fault(f, err) : 0;
 }
 
+bool audit_is_there(const char *store, enum audit_trail trail)
+{
+	AUTO_CLOSE int dir = -1;
+
+	return audit_folder_open(store, trail, false, &dir, NULL) != -ENOENT;
+}
+
 static bool is_file_name(const char *name, uint32_t *ret)
 {
 	char again[AUDIT_FILE_SIZE];

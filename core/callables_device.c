@@ -290,10 +290,13 @@ void callables_attach(struct callables *t, struct device *d)
 	callables_refresh(t);
 }
 
-static void begin_end(struct callables *t)
+/* Until the next context, requests that name callables may wait for it; while this one cannot be
+ * closed, there is none to wait for. */
+static void set_end(struct callables *t, bool closing)
 {
 	lock_take(&t->lock);
-	t->closing = true;
+	t->settled = false;
+	t->closing = closing;
 	lock_drop(&t->lock);
 }
 
@@ -321,12 +324,13 @@ static int end_context(struct callables *t, bool lost, struct fault *f)
 
 	if (!t->cache)
 		return 0;
-	begin_end(t);
+	set_end(t, false);
 	if (lost)
 		callable_lose(t->cache);
 	else
 		err = callable_close(t->cache, f);
 	callables_refresh(t);
+	set_end(t, err != 0);
 	if (err)
 		return err;
 	callable_cache_free(take_ptr(t->cache));

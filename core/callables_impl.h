@@ -27,7 +27,7 @@ struct callables {
 	uint64_t last_number;
 	uint64_t context; /* the number of the present one, or of the last */
 	bool settled;     /* what the store has was registered with it */
-	bool closing;     /* its end has begun and did not succeed yet */
+	bool closing;     /* its end did not succeed yet */
 	enum callables_support support;
 	struct callable_figures figures; /* as of the last change */
 	uint64_t launches;               /* likewise */

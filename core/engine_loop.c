@@ -83,17 +83,30 @@ static struct job *pop_job(struct engine *e, int model)
 	return item ? job_of_queue_item(item) : NULL;
 }
 
-/* Of the model that serves, or one that launches: they take turns. */
+static bool waits(struct engine *e, int model)
+{
+	bool some;
+
+	lock_take(&e->lock);
+	some = model >= 0 && e->queues[model].len;
+	lock_drop(&e->lock);
+	return some;
+}
+
+/* Of the model that serves, or one that launches: they take turns. The device is asked for room only
+ * when somebody waits for it. */
 static struct job *next_job(struct engine *e)
 {
 	struct job *j = NULL;
 
 	for (int tries = 0; !j && tries < 2; tries++) {
+		int model;
+
 		e->launch_turn = !e->launch_turn;
-		if (e->launch_turn && engine_has_launch_room(e))
-			j = pop_job(e, engine_launches(e));
-		else if (!e->launch_turn && e->current >= 0 && engine_has_room(e))
-			j = pop_job(e, e->current);
+		model = e->launch_turn ? engine_launches(e) : e->current;
+		if (waits(e, model) &&
+			(e->launch_turn ? engine_has_launch_room(e) : engine_has_room(e)))
+			j = pop_job(e, model);
 	}
 	return j;
 }

@@ -32,9 +32,10 @@ static struct {
 	struct audit *audit; /* NULL: it could not be opened */
 } trail = { .lock = LOCK_INIT(RANK_JOBAUDIT, "job audit") };
 
+/* A device that hung may still end a job when all has been stopped. */
 static bool add_locked(const struct audit_job *record)
 {
-	if (trail.n == JOBAUDIT_QUEUE) {
+	if (trail.stop || trail.n == JOBAUDIT_QUEUE) {
 		trail.refused++;
 		return false;
 	}

@@ -14,7 +14,8 @@
 /* Before any job ends. A trail that is broken or in use is told in the log, and every record is then
  * counted as lost. 0 or -ENOMEM. */
 int jobaudit_start(const char *store);
-/* Write what is there, and end the trail. No job ends any more. Does nothing when it is not running. */
+/* Write what is there, and end the trail: of what ends later there is no record. Does nothing when it
+ * is not running. */
 void jobaudit_stop(void);
 /* Any thread, with no lock; `lost` is set here. Nothing happens while it is not running. */
 void jobaudit_ended(const struct audit_job *record);

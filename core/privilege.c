@@ -95,16 +95,16 @@ static int parse_one(const char *name, size_t len, uint64_t *set, struct fault *
 
 int privilege_parse(const char *names, uint64_t *ret, struct fault *f)
 {
+	bool more = names[0] != '\0';
 	uint64_t set = 0;
 	int err = 0;
 
-	for (const char *at = names; !err && *names; at++) {
-		size_t len = strcspn(at, "+");
+	while (!err && more) {
+		size_t len = strcspn(names, "+");
 
-		err = parse_one(at, len, &set, f);
-		at += len;
-		if (*at == '\0')
-			break;
+		err = parse_one(names, len, &set, f);
+		more = names[len] == '+';
+		names += len + more;
 	}
 	if (!err)
 		*ret = set;

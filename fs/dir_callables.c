@@ -334,16 +334,12 @@ static int callables_file_create(struct npufs *fs, const struct cred *c, struct 
 	return callables_lookup(fs, c, dir, file, ret_entry);
 }
 
-/* A refusal is forgotten with either of its files. */
-static int callables_unlink(struct npufs *fs, const struct cred *c, struct at dir, const char *file)
+static int forget_refusal(struct npufs *fs, const char *file)
 {
-	struct at found;
-	struct spot p;
-	int err = may_change(fs, c, "unlink");
+	struct at found = { .row = 0 };
+	struct spot p = { .row = NULL };
+	int err = find_name(fs, file, &found);
 
-	(void)dir;
-	if (!err)
-		err = find_name(fs, file, &found);
 	if (!err)
 		err = find_spot(fs, found, &p);
 	if (!err && !p.v.number)
@@ -352,8 +348,19 @@ static int callables_unlink(struct npufs *fs, const struct cred *c, struct at di
 		err = callables_remove(table(fs), p.v.number);
 	if (!err)
 		callables_unkeep(table(fs), p.v.name);
-	if (err != -EACCES) /* that was noted */
-		control_note(fs->control, c, "unlink", NODE, err ? "unchangeable" : NULL);
+	return err;
+}
+
+/* A refusal goes with either of its files; nothing else does. */
+static int callables_unlink(struct npufs *fs, const struct cred *c, struct at dir, const char *file)
+{
+	int err = may_change(fs, c, "unlink");
+
+	(void)dir;
+	if (err)
+		return err;
+	err = forget_refusal(fs, file);
+	control_note(fs->control, c, "unlink", NODE, err ? "unchangeable" : NULL);
 	return err;
 }
 

@@ -39,18 +39,19 @@ static void leave_company(void)
 	prctl(PR_SET_NAME, NAME);
 }
 
+/* The daemon may have been started without the first three: any number may be anything. */
 static int close_all_but(int fd)
 {
-	int nowhere = open("/dev/null", O_RDWR | O_CLOEXEC);
+	int kept = fcntl(fd, F_DUPFD, SOCKET_FD + 1), nowhere = open("/dev/null", O_RDWR);
 
-	if (nowhere < 0 || chdir("/") < 0)
-		return -1;
-	if (fd != SOCKET_FD && dup2(fd, SOCKET_FD) < 0)
+	if (kept < 0 || nowhere < 0 || chdir("/") < 0)
 		return -1;
 	for (int i = 0; i < SOCKET_FD; i++)
 		if (dup2(nowhere, i) < 0)
 			return -1;
-	return fcntl(SOCKET_FD, F_SETFD, FD_CLOEXEC) < 0 ? -1 : close_range(SOCKET_FD + 1, ~0U, 0);
+	if (dup3(kept, SOCKET_FD, O_CLOEXEC) < 0)
+		return -1;
+	return close_range(SOCKET_FD + 1, ~0U, 0);
 }
 
 /* umount2(2), and the way to the mountpoint, whose folders may be closed to all but their owners.

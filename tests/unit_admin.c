@@ -192,6 +192,7 @@ static void audit__shown_and_verified(void **state)
 	struct fixture *x = *state;
 
 	expect(x, "audit verify @store", ADMIN_FAILED, "", "to do: ");
+	expect(x, "audit show @store --jobs", ADMIN_FAILED, "", "audit-jobs: ");
 	expect(x, "store init @store", ADMIN_OK, "ok: ", "");
 	expect(x, "audit verify @store", ADMIN_OK, "ok: commands: no records\n", "");
 	write_trail(x);
@@ -207,6 +208,8 @@ static void audit__shown_and_verified(void **state)
 	expect(x, "audit show @store --last -1", ADMIN_FAILED, "", "--last needs a number");
 	expect(x, "audit show @store --last", ADMIN_USAGE, "", "or nothing follows it");
 	expect(x, "audit show @store --las 1", ADMIN_USAGE, "", "[--last N]");
+	expect(x, "audit show --jobs --last 1 @store 2", ADMIN_USAGE, "", "[--jobs] [--last N]");
+	expect(x, "audit show @store --job", ADMIN_USAGE, "", "no option \"--job\"");
 	expect(x, "audit show --last 1", ADMIN_USAGE, "", "0 arguments given, 1 needed");
 	expect(x, "audit verify @store --last 1", ADMIN_USAGE, "", "no option \"--last\"");
 }
@@ -226,7 +229,7 @@ static void audit_verify__broken__file_line_and_byte(void **state)
 	snprintf(want, sizeof want, "at byte: %zu\n",
 		(size_t)(strstr(b.data, "{\"seq\":3") - b.data));
 	expect(x, "audit verify @store", ADMIN_FAILED, "", want);
-	assert_string_equal(x->out, "");
+	assert_string_equal(x->out, "jobs: no trail is there\n");
 }
 
 /* --- approval --------------------------------------------------------------------------------- */

@@ -260,6 +260,7 @@ static void register__all_ids__the_next_names_the_limit(void **state)
 static void attach__after_detach__what_is_kept_under_other_ids(void **state)
 {
 	struct world *w = *state;
+	struct request *req;
 	uint64_t before;
 
 	open_soft(w);
@@ -268,6 +269,9 @@ static void attach__after_detach__what_is_kept_under_other_ids(void **state)
 	before = callables_number(w->t);
 	assert_int_equal(callables_detach(w->t, false, &w->f), 0);
 	assert_int_equal(callables_number(w->t), 0);
+	req = accepted(ADD("\"a\"")); /* meanwhile a request may wait for the name */
+	assert_int_equal(callables_check(w->t, req, &w->f), 0);
+	request_free(req);
 	callables_attach(w->t, w->device);
 	expect(w, "a", CALLABLES_RESIDENT, 0);
 	expect(w, "b", CALLABLES_RESIDENT, 1);

@@ -53,10 +53,10 @@ static const struct command commands[] = {
 	{ { "audit", "verify" }, { "STORE" }, admin_audit_verify,
 		"check that both audit trails are whole",
 		"Walks the chains of STORE/audit and STORE/audit-jobs and tells the first break\n"
-		"of each: file, line, byte. A daemon may run meanwhile. What is signed is verified "
-		"with daemon.pub.pem; that\n"
-		"the newest records and the head were both put back does not show: compare the\n"
-		"last hash with one that was kept elsewhere, or with what syslog has.\n" },
+		"of each: file, line, byte. A daemon may run meanwhile. What is signed is\n"
+		"verified with daemon.pub.pem; that the newest records and the head were both\n"
+		"put back does not show: compare the last hash with one that was kept\n"
+		"elsewhere, or with what syslog has.\n" },
 	{ { "audit", "show" }, { "STORE", "[--jobs]", "[--last N]" }, admin_audit_show,
 		"print the audit trail of commands, or of jobs",
 		"One JSON object a line, oldest first; N: only so many of the newest. Nothing is\n"

@@ -154,14 +154,35 @@ def test_background__stop__unmounted():
         until(lambda: not daemons(m, KEEPER), 2, "the keeper's end")
 
 
+def expect_one_socket(pid):
+    """It has this open, and nothing else."""
+    fds = {n: os.readlink(f"/proc/{pid}/fd/{n}") for n in os.listdir(f"/proc/{pid}/fd")}
+    assert fds.pop("3").startswith("socket:"), fds
+    equal(fds, {"0": "/dev/null", "1": "/dev/null", "2": "/dev/null"})
+
+
+def test_keeper__daemon_started_without_stdio__holds_the_same():
+    """Whatever numbers its descriptors have."""
+    need_root()
+
+    class Bare(Mount):
+        """As some managers start it."""
+
+        def command(self):
+            return ["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", *super().command(), "-o", "log=syslog"]
+
+    with Bare() as m:
+        expect_one_socket(keeper(m))
+        m.stop()
+        equal((mounts(m), daemons(m, KEEPER)), (0, []), "mounts and keepers")
+
+
 def test_keeper__holds__a_socket_and_two_capabilities():
     """A dead daemon's device must not stay open in it, nor anything of a caller."""
     need_root()
     with Mount() as m:
         pid = keeper(m)
-        fds = {n: os.readlink(f"/proc/{pid}/fd/{n}") for n in os.listdir(f"/proc/{pid}/fd")}
-        assert fds.pop("3").startswith("socket:"), fds
-        equal(fds, {"0": "/dev/null", "1": "/dev/null", "2": "/dev/null"})
+        expect_one_socket(pid)
         equal(os.readlink(f"/proc/{pid}/cwd"), "/", "folder")
         equal(int(fields(f"/proc/{pid}/status")["CapPrm"], 16), bits("sys_admin", "dac_read_search"))
 
