@@ -86,6 +86,7 @@ static enum npu_error launch_free(struct run *run)
 	callable_graph_free(r->graph);
 	for (size_t i = 0; c && i < r->n_taken; i++)
 		callable_buffer_release(c, r->addresses[i], &f); /* or the close does it */
+	callables_refresh(run->limits.callables);
 	for (size_t i = 0; i < r->n_read; i++)
 		free(r->results[i]);
 	request_free(run->request);

@@ -399,6 +399,7 @@ def test_launch__cancelled_in_the_middle__gives_everything_back():
         m.put("long.json", json.dumps(r))
         m.runs("long")
         os.unlink(m.job("long.json"))
+        until(lambda: usage(m)["buffer_bytes"].split()[0] == "0", 10, "its tensors are given back")
         m.put("a.json", add("add"))
         with took(10, "the next one"):
             m.out("a")
