@@ -472,6 +472,42 @@ def test_callables__kept_image_damaged__refused_at_start_and_the_rest_serve():
         equal(put(m, "bad").returncode, 0)
 
 
+def test_callables__odd_files_in_the_store__refused_alone():
+    need_root()
+    with Mount() as m:
+        for name in "abcdefgh":
+            put(m, name)
+        m.stop()
+        folder = m.store + "/callables/"
+        os.symlink("/etc/passwd", folder + "link.img")
+        write(folder + "notes.txt", "mine")
+        os.chmod(folder + "notes.txt", 0o666)
+        os.chmod(folder + "d.img", 0o666)
+        os.mkdir(folder + "folder.img")
+        m.start()
+        until(lambda: usage(m)["state"] == "open", 10, "they are registered")
+        equal([name for name in "abcdefgh" if name + ".img" in listing(m)], list("abcefgh"))
+        for name in ("d", "folder", "link"):
+            assert "could not be read" in show(m, name + ".err"), show(m, name + ".err")
+
+
+def test_callables__start_without_a_device__what_is_kept_is_not_overwritten():
+    need_root()
+    with Mount() as m:
+        put(m, "late")
+        m.stop()
+        m.options = ("fault=CreateVDevice@*:NoDevice",)
+        m.start()
+        equal(listing(m), ["late.img"])
+        equal(errno_of(open, m.path + "/callables/late.img", "wb"), errno.EBUSY)
+        assert put(m, "late", "matmul").returncode
+        m.stop()
+        m.options = ()
+        m.start()
+        until(lambda: usage(m)["state"] == "open", 10, "it is registered")
+        equal(open(m.path + "/callables/late.img", "rb").read(), open(image(m, "add"), "rb").read())
+
+
 def test_callables__store_folder_replaced_by_a_link__not_followed():
     need_root()
     with Mount() as m:
