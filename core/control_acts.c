@@ -75,9 +75,8 @@ static int do_prepare(void *context, const struct privileged_order *o, struct fa
 
 	memcpy(name, o->args, strcspn(o->args, " ")); /* the gate has counted the words */
 	err = callables_keep(t, name, f);
-	if (err)
-		return err;
-	err = engine_operate(c->engine, &order, f);
+	if (!err)
+		err = engine_operate(c->engine, &order, f);
 	if (err)
 		callables_unkeep(t, name);
 	return err;

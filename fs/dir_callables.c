@@ -172,6 +172,16 @@ static int callables_getattr(struct npufs *fs, const struct cred *c, struct at a
 	return 0;
 }
 
+/* What is written has the length that was written, and nothing is taken back. */
+static int check_size(const struct spot *p, off_t size)
+{
+	if (!is_image(p))
+		return size ? -EINVAL : 0;
+	if (p->v.state != CALLABLES_WRITING)
+		return -EBUSY;
+	return (uint64_t)size == p->v.bytes ? 0 : -EINVAL;
+}
+
 /* What copies also sets lengths and times: they are as they come. */
 static int callables_setattr(struct npufs *fs, const struct cred *c, struct at at,
 	struct handle *open, const struct stat *values, int set, struct stat *ret)
@@ -187,10 +197,8 @@ static int callables_setattr(struct npufs *fs, const struct cred *c, struct at a
 		err = decide(fs, c, &p, W_OK, "setattr");
 	if (!err && (!p.row || set & ~harmless))
 		err = -EPERM;
-	if (!err && set & FUSE_SET_ATTR_SIZE && is_image(&p) && p.v.state != CALLABLES_WRITING)
-		err = -EBUSY;
-	if (!err && set & FUSE_SET_ATTR_SIZE && values->st_size)
-		err = -EINVAL;
+	if (!err && set & FUSE_SET_ATTR_SIZE)
+		err = check_size(&p, values->st_size);
 	return err ? err : callables_getattr(fs, c, at, ret, &seconds);
 }
 

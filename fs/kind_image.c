@@ -98,6 +98,7 @@ static int take_bytes(struct npufs *fs, struct image_handle *h, const char *byte
 	buf_put(&h->bytes, bytes, size);
 	if (buf_error(&h->bytes))
 		return fault_set(f, -ENOMEM, "write it again later", "no memory for the image");
+	callables_grew(engine_callables(fs->engine), h->number, h->bytes.len);
 	return image_peek(h->bytes.data, h->bytes.len, &h->total, f);
 }
 
