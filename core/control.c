@@ -1,6 +1,6 @@
-/* Two threads: one carries out commands, one after the other, the other writes the records of what was
- * only looked at, so that a command that takes long holds up no record and no record a command. Both
- * queues are bounded. */
+/* Three threads: one carries out commands, one after the other, one renders texts, and one writes the
+ * records of what was only looked at, so that a command that takes long, on a device that hangs for ever,
+ * holds up no text and no record, and none of them a command. All queues are bounded. */
 #include "core/control.h"
 
 #include <errno.h>
@@ -28,19 +28,31 @@ struct note {
 	const char *what, *node, *why;
 };
 
+enum { COMMANDS, TEXTS, LINE_COUNT };
+#define THREAD_COUNT (LINE_COUNT + 1)
+
+/* Orders for a thread. */
+struct line {
+	struct control *control; /* fixed */
+	struct lock_cond work;
+	/* by lock */
+	struct control_order *first, **last;
+	size_t waiting;
+};
+
 struct control {
 	struct control_config config; /* fixed, as are audit, approvals and gate */
 	struct audit *audit;          /* NULL: it could not be opened */
 	struct approvals *approvals;  /* NULL: nothing needs them */
 	struct privileged *gate;
 	struct control_acts acts; /* fixed; what the present order reads is the worker's */
-	pthread_t worker, scribe;
+	pthread_t threads[THREAD_COUNT];
+	size_t n_threads; /* the owner's */
+	struct line lines[LINE_COUNT];
 	struct lock lock;
-	struct lock_cond work, noted;
+	struct lock_cond noted;
 	/* by lock */
 	bool stopping;
-	struct control_order *first, **last;
-	size_t waiting;
 	struct note notes[CONTROL_NOTES];
 	size_t note_first, n_notes;
 	uint64_t lost; /* refused looks that have no record of their own */
@@ -233,43 +245,71 @@ void control_render(const struct control_operation *o, struct buf *out)
 	buf_printf(out, "reason: %s\naction: %s\n", o->fault.reason, o->fault.action);
 }
 
-/* --- the thread of commands ------------------------------------------------------------------- */
+/* --- the threads of commands and texts -------------------------------------------------------- */
+
+static struct line *line_of(struct control *c, const struct control_order *o)
+{
+	return &c->lines[o->what == CONTROL_RENDER ? TEXTS : COMMANDS];
+}
 
 int control_submit(struct control *c, struct control_order *o)
 {
+	struct line *l = line_of(c, o);
 	int err = 0;
 
 	lock_take(&c->lock);
 	if (c->stopping)
 		err = -ESHUTDOWN;
-	else if (c->waiting == CONTROL_WAITING)
+	else if (l->waiting == CONTROL_WAITING)
 		err = -EAGAIN;
 	if (!err) {
 		o->next = NULL;
-		*c->last = o;
-		c->last = &o->next;
-		c->waiting++;
-		lock_cond_signal(&c->work);
+		*l->last = o;
+		l->last = &o->next;
+		l->waiting++;
+		lock_cond_signal(&l->work);
 	}
 	lock_drop(&c->lock);
 	return err;
 }
 
-static struct control_order *take_order(struct control *c, bool *ret_stopping)
+static void unlink_locked(struct line *l, struct control_order **link)
 {
+	lock_assert_held(&l->control->lock);
+	*link = (*link)->next;
+	if (!*link)
+		l->last = link;
+	l->waiting--;
+}
+
+bool control_take_back(struct control *c, struct control_order *o)
+{
+	struct line *l = line_of(c, o);
+	struct control_order **link = &l->first;
+	bool there;
+
+	lock_take(&c->lock);
+	while (*link && *link != o)
+		link = &(*link)->next;
+	there = *link;
+	if (there)
+		unlink_locked(l, link);
+	lock_drop(&c->lock);
+	return there;
+}
+
+static struct control_order *take_order(struct line *l, bool *ret_stopping)
+{
+	struct control *c = l->control;
 	struct control_order *o;
 
 	lock_take(&c->lock);
-	while (!c->first && !c->stopping)
-		lock_cond_wait(&c->work, &c->lock);
+	while (!l->first && !c->stopping)
+		lock_cond_wait(&l->work, &c->lock);
 	*ret_stopping = c->stopping;
-	o = c->first;
-	if (o) {
-		c->first = o->next;
-		if (!c->first)
-			c->last = &c->first;
-		c->waiting--;
-	}
+	o = l->first;
+	if (o)
+		unlink_locked(l, &l->first);
 	lock_drop(&c->lock);
 	return o;
 }
@@ -315,17 +355,17 @@ int control_render_trace(struct control *c, struct buf *out)
 	return err == -ENODATA ? 0 : err; /* without one there is no text */
 }
 
-static void *worker_main(void *control)
+static void *worker_main(void *line)
 {
-	struct control *c = control;
+	struct line *l = line;
 	struct control_order *o;
 	bool stopping;
 
-	while ((o = take_order(c, &stopping)) || !stopping) {
+	while ((o = take_order(l, &stopping)) || !stopping) {
 		if (o && stopping)
 			o->done(o, -ESHUTDOWN);
 		else if (o)
-			run_order(c, o);
+			run_order(l->control, o);
 	}
 	return NULL;
 }
@@ -402,18 +442,32 @@ static void *scribe_main(void *control)
 
 /* --- start and end ---------------------------------------------------------------------------- */
 
+static void init_lines(struct control *c)
+{
+	for (struct line *l = c->lines; l < c->lines + LINE_COUNT; l++) {
+		l->control = c;
+		l->last = &l->first;
+		lock_cond_init(&l->work);
+	}
+}
+
+static int start_thread(struct control *c, void *(*thread)(void *), void *of)
+{
+	if (pthread_create(&c->threads[c->n_threads], NULL, thread, of))
+		return -EAGAIN;
+	c->n_threads++;
+	return 0;
+}
+
 static int start_threads(struct control *c)
 {
-	if (pthread_create(&c->worker, NULL, worker_main, c))
-		return -EAGAIN;
-	if (pthread_create(&c->scribe, NULL, scribe_main, c) == 0)
-		return 0;
-	lock_take(&c->lock);
-	c->stopping = true;
-	lock_cond_signal(&c->work);
-	lock_drop(&c->lock);
-	pthread_join(c->worker, NULL);
-	return -EAGAIN;
+	int err = start_thread(c, scribe_main, c);
+
+	for (size_t i = 0; i < LINE_COUNT && !err; i++)
+		err = start_thread(c, worker_main, &c->lines[i]);
+	if (err)
+		control_stop(c);
+	return err;
 }
 
 static uint64_t generation(void *context)
@@ -445,10 +499,9 @@ int control_new(const struct control_config *config, struct control **ret)
 	if (!c)
 		return -ENOMEM;
 	c->config = *config;
-	c->last = &c->first;
 	lock_init(&c->lock, RANK_CONTROL, "control");
-	lock_cond_init(&c->work);
 	lock_cond_init(&c->noted);
+	init_lines(c);
 	if (audit_open(config->store, AUDIT_COMMANDS, &c->audit, &f))
 		log_error("privileged commands are refused: %s", f.reason);
 	err = open_approvals(c);
@@ -478,11 +531,12 @@ void control_stop(struct control *c)
 {
 	lock_take(&c->lock);
 	c->stopping = true;
-	lock_cond_signal(&c->work);
+	for (size_t i = 0; i < LINE_COUNT; i++)
+		lock_cond_signal(&c->lines[i].work);
 	lock_cond_signal(&c->noted);
 	lock_drop(&c->lock);
-	pthread_join(c->worker, NULL);
-	pthread_join(c->scribe, NULL);
+	for (size_t i = 0; i < c->n_threads; i++)
+		pthread_join(c->threads[i], NULL);
 }
 
 void control_free(struct control *c)
@@ -493,7 +547,8 @@ void control_free(struct control *c)
 	approvals_close(c->approvals);
 	audit_close(c->audit);
 	lock_cond_done(&c->noted);
-	lock_cond_done(&c->work);
+	for (size_t i = 0; i < LINE_COUNT; i++)
+		lock_cond_done(&c->lines[i].work);
 	lock_done(&c->lock);
 	free(c);
 }

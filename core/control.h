@@ -13,7 +13,7 @@
 #include "core/privileged.h"
 
 #define CONTROL_OPERATIONS  64   /* kept to be read afterwards */
-#define CONTROL_WAITING     64   /* commands under way; then -EAGAIN */
+#define CONTROL_WAITING     64   /* commands, and texts, that wait; then -EAGAIN */
 #define CONTROL_NOTES       1024 /* attempts to be audited; what comes on top is counted */
 #define CONTROL_AUDIT_SHOWN 1000
 #define CONTROL_LINE_MAX    1024 /* bytes of a command and its reason */
@@ -63,6 +63,8 @@ void control_free(struct control *c); /* after control_stop(); NULL is fine */
 
 /* Neither waits. -EAGAIN: too many are under way; then `done` is not called. */
 int control_submit(struct control *c, struct control_order *o);
+/* False: it has begun, and `done` is called. Else it was still waiting, and is the caller's again. */
+bool control_take_back(struct control *c, struct control_order *o);
 /* An open, a listing, a look at a name: the texts are static; `why` is a word for why it was refused, NULL
  * where it was not. Past CONTROL_NOTES, or too many a second, refused ones are only counted; the next
  * record tells how many. */

@@ -147,6 +147,13 @@ static int decide(struct npufs *fs, const struct cred *c, const struct spot *p, 
 	return err;
 }
 
+static int may_change(struct npufs *fs, const struct cred *c, const char *what)
+{
+	const struct spot folder = { .row = NULL };
+
+	return decide(fs, c, &folder, W_OK | X_OK, what);
+}
+
 static int callables_getattr(struct npufs *fs, const struct cred *c, struct at at, struct stat *ret,
 	double *ret_seconds)
 {
@@ -182,21 +189,40 @@ static int check_size(const struct spot *p, off_t size)
 	return (uint64_t)size == p->v.bytes ? 0 : -EINVAL;
 }
 
-/* What copies also sets lengths and times: they are as they come. */
+#define SET_BY_COPIES \
+	(FUSE_SET_ATTR_SIZE | FUSE_SET_ATTR_CTIME | FUSE_SET_ATTR_ATIME | \
+		FUSE_SET_ATTR_ATIME_NOW | FUSE_SET_ATTR_MTIME | FUSE_SET_ATTR_MTIME_NOW)
+
+/* Who copies also sets what the file had elsewhere. An image takes it and stays as it is, but is nobody
+ * else's: `cp -p`, mv, install and tar do not fail. */
+static int may_set(struct npufs *fs, const struct cred *c, const struct spot *p,
+	const struct stat *values, int set)
+{
+	const struct owner o = owner_of(fs, p);
+	const int of_images = FUSE_SET_ATTR_MODE | FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID;
+	int err = is_image(p) ? may_change(fs, c, "setattr") : decide(fs, c, p, W_OK, "setattr");
+
+	if (err)
+		return err;
+	if (!p->row || set & ~(SET_BY_COPIES | (is_image(p) ? of_images : 0)))
+		return -EPERM;
+	if (set & FUSE_SET_ATTR_UID && values->st_uid != o.uid)
+		return -EPERM;
+	if (set & FUSE_SET_ATTR_GID && values->st_gid != o.gid && values->st_gid != fs->gid)
+		return -EPERM;
+	return 0;
+}
+
 static int callables_setattr(struct npufs *fs, const struct cred *c, struct at at,
 	struct handle *open, const struct stat *values, int set, struct stat *ret)
 {
-	const int harmless = FUSE_SET_ATTR_SIZE | FUSE_SET_ATTR_CTIME | FUSE_SET_ATTR_ATIME |
-		FUSE_SET_ATTR_ATIME_NOW | FUSE_SET_ATTR_MTIME | FUSE_SET_ATTR_MTIME_NOW;
 	struct spot p;
 	double seconds;
 	int err = find_spot(fs, at, &p);
 
 	(void)open;
 	if (!err)
-		err = decide(fs, c, &p, W_OK, "setattr");
-	if (!err && (!p.row || set & ~harmless))
-		err = -EPERM;
+		err = may_set(fs, c, &p, values, set);
 	if (!err && set & FUSE_SET_ATTR_SIZE)
 		err = check_size(&p, values->st_size);
 	return err ? err : callables_getattr(fs, c, at, ret, &seconds);
@@ -306,13 +332,6 @@ static int callables_lookup(struct npufs *fs, const struct cred *c, struct at di
 		return err;
 	ret->ino = at_ino(found);
 	return callables_getattr(fs, c, found, &ret->attr, &ret->attr_timeout);
-}
-
-static int may_change(struct npufs *fs, const struct cred *c, const char *what)
-{
-	const struct spot folder = { .row = NULL };
-
-	return decide(fs, c, &folder, W_OK | X_OK, what);
 }
 
 static int callables_file_create(struct npufs *fs, const struct cred *c, struct at dir,

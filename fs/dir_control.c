@@ -214,7 +214,7 @@ static int control_getattr(struct npufs *fs, const struct cred *c, struct at at,
 	return err;
 }
 
-/* The shell's > asks for length 0 before it writes; touch(1) sets times. Nothing else changes. */
+/* The shell's > asks for length 0 before it writes. Nothing else is anybody's to set. */
 #define SET_BY_WRITERS \
 	(FUSE_SET_ATTR_SIZE | FUSE_SET_ATTR_CTIME | FUSE_SET_ATTR_MTIME | FUSE_SET_ATTR_MTIME_NOW)
 

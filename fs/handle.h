@@ -59,6 +59,9 @@ struct handle *command_handle_new(const struct node_row *row, uint64_t object, s
 /* fs/kind_order.c: a privileged command, or a signature for one, as `form` says; answered when it was
  * carried out. `text` is taken. NULL: no memory. */
 struct handle *order_handle_new(const struct control_order *form, struct buf *text);
+/* Carry out that order, of whose `text` nothing is taken, and answer `req` (NULL: nobody waits) then. Not
+ * 0: it is not on its way, and `req` is still the caller's. */
+int order_send(struct npufs *fs, fuse_req_t req, const struct control_order *form);
 /* Likewise for an order that is not written. */
 void order_park(struct npufs *fs, fuse_req_t req, const struct control_order *form);
 /* Likewise for a raw access: what was read is the answer. The bytes are copied. */

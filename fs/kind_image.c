@@ -26,39 +26,16 @@ struct image_handle {
 
 /* --- registering ------------------------------------------------------------------------------ */
 
-struct parked_image {
-	struct control_order base;
-	fuse_req_t req; /* NULL: nobody waits */
-};
-
-static void registered(struct control_order *base, int err)
-{
-	struct parked_image *p = (struct parked_image *)base;
-
-	if (p->req)
-		fuse_reply_err(p->req, -err);
-	free(p);
-}
-
 static int submit(struct npufs *fs, fuse_req_t req, struct image_handle *h)
 {
-	struct parked_image *p = calloc(1, sizeof *p);
-	int err =
-		p ? callables_commit(engine_callables(fs->engine), h->number, &h->bytes) : -ENOMEM;
+	struct control_order o = { .what = CONTROL_PREPARE,
+		.command = PRIVILEGED_PREPARE,
+		.who = h->who,
+		.callable = h->number };
+	int err = callables_commit(engine_callables(fs->engine), h->number, &h->bytes);
 
-	if (!err) {
-		p->base = (struct control_order){ .what = CONTROL_PREPARE,
-			.command = PRIVILEGED_PREPARE,
-			.who = h->who,
-			.callable = h->number,
-			.done = registered };
-		memcpy(p->base.line, h->name, sizeof h->name);
-		p->req = req;
-		err = control_submit(fs->control, &p->base);
-	}
-	if (err)
-		free(p);
-	return err;
+	memcpy(o.line, h->name, sizeof h->name);
+	return err ? err : order_send(fs, req, &o);
 }
 
 /* The answer to `req` comes with what it says, unless it cannot be asked. */

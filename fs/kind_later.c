@@ -36,7 +36,7 @@ static void reply_copy(fuse_req_t req, const struct buf *text, size_t size, off_
 		fuse_reply_buf(req, buf_text(&copy), size);
 }
 
-/* On the one thread that carries out: two reads do not come here at once. */
+/* On the one thread that renders: two reads do not come here at once. */
 static void rendered(struct control_order *base, int err)
 {
 	struct parked_read *r = (struct parked_read *)base;

@@ -1,9 +1,15 @@
 /* A privileged command: each write(2) is one, and is answered when it has been carried out. The request
  * is parked meanwhile: the thread that serves the kernel waits for nothing. What reading gives, how
- * the command is written, was rendered at open. */
+ * the command is written, was rendered at open.
+ *
+ * A signal ends the wait, whatever the device does: an order that has not begun is taken back (EINTR). One
+ * that has goes on, and is answered with EINPROGRESS, which no library takes for an invitation to write it
+ * again. Who takes the request out of the parked order answers it; there is one thread that serves
+ * the kernel, so no signal is told before the order is on its way. */
 #include "fs/handle.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +25,7 @@ struct order_handle {
 
 struct parked_order {
 	struct control_order base;
-	fuse_req_t req;
+	_Atomic(fuse_req_t) req; /* NULL: nobody waits, any more */
 	size_t size;
 };
 
@@ -37,23 +43,80 @@ static void free_order(struct parked_order *o)
 	free(o);
 }
 
+/* The request, to be answered. Taking the function off waits for one that is running. */
+static fuse_req_t take_req(struct parked_order *o)
+{
+	fuse_req_t req = atomic_exchange(&o->req, NULL);
+
+	if (req)
+		fuse_req_interrupt_func(req, NULL, NULL);
+	return req;
+}
+
 static void answer_write(struct control_order *base, int err)
 {
 	struct parked_order *o = (struct parked_order *)base;
+	fuse_req_t req = take_req(o);
 
-	if (err)
-		fuse_reply_err(o->req, -err);
-	else
-		fuse_reply_write(o->req, o->size);
+	if (req && err)
+		fuse_reply_err(req, -err);
+	else if (req)
+		fuse_reply_write(req, o->size);
 	free_order(o);
 }
 
 static void answer(struct control_order *base, int err)
 {
 	struct parked_order *o = (struct parked_order *)base;
+	fuse_req_t req = take_req(o);
 
-	fuse_reply_err(o->req, -err);
+	if (req)
+		fuse_reply_err(req, -err);
 	free_order(o);
+}
+
+/* --- on its way ------------------------------------------------------------------------------- */
+
+static const char *node_of(const struct control_order *o)
+{
+	return o->what == CONTROL_APPROVE || o->what == CONTROL_WITHDRAW
+		? "control/approvals"
+		: privileged_row(o->command)->node;
+}
+
+/* An image that is not registered has to be refused by name: it is not taken back. Once the request
+ * is out of the order, that may be gone. */
+static void on_interrupt(fuse_req_t req, void *parked)
+{
+	struct parked_order *o = parked;
+	struct npufs *fs = fs_of(req);
+	fuse_req_t mine;
+
+	if (o->base.what != CONTROL_PREPARE && control_take_back(fs->control, &o->base)) {
+		control_note(fs->control, &o->base.who, "write", node_of(&o->base), "taken back");
+		free_order(o);
+		fuse_reply_err(req, EINTR);
+		return;
+	}
+	mine = atomic_exchange(&o->req, NULL);
+	if (mine)
+		fuse_reply_err(mine, EINPROGRESS);
+}
+
+/* 0, or why `o` and `req` are still the caller's. */
+static int send(struct npufs *fs, fuse_req_t req, struct parked_order *o)
+{
+	int err;
+
+	if (req && fuse_req_interrupted(req))
+		return -EINTR;
+	atomic_init(&o->req, req);
+	if (req)
+		fuse_req_interrupt_func(req, on_interrupt, o);
+	err = control_submit(fs->control, &o->base);
+	if (err)
+		take_req(o);
+	return err;
 }
 
 /* Who asks, and its roles, are the caller's of this very request, whoever opened the file. */
@@ -63,8 +126,7 @@ static void submit(struct npufs *fs, fuse_req_t req, struct parked_order *o)
 	int err;
 
 	o->base.who = fs_cred_kept(fs, &who);
-	o->req = req;
-	err = control_submit(fs->control, &o->base);
+	err = send(fs, req, o);
 	if (!err)
 		return;
 	free_order(o);
@@ -85,6 +147,21 @@ static struct parked_order *order_like(const struct control_order *form,
 	return o;
 }
 
+int order_send(struct npufs *fs, fuse_req_t req, const struct control_order *form)
+{
+	struct parked_order *o = calloc(1, sizeof *o);
+	int err = -ENOMEM;
+
+	if (o) {
+		o->base = *form;
+		o->base.done = answer;
+		err = send(fs, req, o);
+	}
+	if (err)
+		free_order(o);
+	return err;
+}
+
 void order_park(struct npufs *fs, fuse_req_t req, const struct control_order *form)
 {
 	struct parked_order *o = order_like(form, answer);
@@ -98,13 +175,14 @@ void order_park(struct npufs *fs, fuse_req_t req, const struct control_order *fo
 static void answer_raw(struct control_order *base, int err)
 {
 	struct parked_order *o = (struct parked_order *)base;
+	fuse_req_t req = take_req(o);
 
-	if (err)
-		fuse_reply_err(o->req, -err);
-	else if (base->raw.bytes)
-		fuse_reply_write(o->req, base->raw.size);
-	else
-		fuse_reply_buf(o->req, buf_text(&base->text), base->text.len);
+	if (req && err)
+		fuse_reply_err(req, -err);
+	else if (req && base->raw.bytes)
+		fuse_reply_write(req, base->raw.size);
+	else if (req)
+		fuse_reply_buf(req, buf_text(&base->text), base->text.len);
 	free_order(o);
 }
 
@@ -144,9 +222,7 @@ static void note_words(struct npufs *fs, fuse_req_t req, const struct control_or
 {
 	const struct cred who = fs_cred(req);
 
-	control_note(fs->control, &who, "write",
-		o->what == CONTROL_COMMAND ? privileged_row(o->command)->node : "control/approvals",
-		"words");
+	control_note(fs->control, &who, "write", node_of(o), "words");
 }
 
 static void order_write(struct npufs *fs, fuse_req_t req, struct handle *h, const char *bytes,

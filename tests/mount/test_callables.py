@@ -5,6 +5,7 @@ import errno
 import hashlib
 import json
 import os
+import stat
 import struct
 
 from harness import (BUILD, DELAY, LONG_REQUEST, TOP, U1, Mount, as_user, equal, errno_of, need_root, ok, read,
@@ -88,6 +89,25 @@ def test_callables__shell_redirection__registered_once():
         equal(r.returncode, 0, r.stderr)
         until(lambda: "b.id" in listing(m), 10, "b is registered")
         equal(usage(m)["registrations"], f"2 of {LIMIT}")
+
+
+def test_callables__copied_with_what_it_had__registered_as_the_folder_has_it():
+    """What keeps owner, mode and times does not fail, and changes nothing of them (K06-02, K07-01)."""
+    need_root()
+    with Mount() as m:
+        folder = m.path + "/callables"
+        for k, command in enumerate(("cp -p {0} {1}", "cp {0} {0}.x && mv {0}.x {1}", "install -m 644 {0} {1}",
+                                     "cp {0} {1} && touch {1}")):
+            file = f"{folder}/c{k}.img"
+            ok(command.format(image(m, "add"), file))
+            equal(show(m, f"c{k}.id"), f"{k}\n")
+            equal(stat.S_IMODE(os.stat(file).st_mode), 0o440, command)
+        os.rename(image(m, "add"), m.dir + "/t.img")
+        ok(f"tar -cf {m.dir}/t.tar -C {m.dir} t.img && tar -xpf {m.dir}/t.tar -C {folder}")
+        equal(show(m, "t.id"), "4\n")
+        equal(errno_of(os.chown, folder + "/t.img", U1, -1), errno.EPERM)
+        equal(errno_of(os.chown, folder + "/t.img", -1, U1), errno.EPERM)
+        equal(errno_of(os.chmod, folder + "/t.id", 0o777), errno.EACCES)
 
 
 def test_callables__resident__neither_removed_nor_overwritten_until_closed():

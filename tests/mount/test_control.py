@@ -3,10 +3,14 @@
 import errno
 import json
 import os
+import signal
 import stat
+import subprocess
 import threading
+import time
 
-from harness import BUILD, DELAY, LONG_REQUEST, Mount, as_user, equal, errno_of, need_root, ok, read, run, took, until
+from harness import (BUILD, DELAY, LONG_REQUEST, TOP, Mount, as_user, equal, errno_of, need_root, ok, read,
+                     run, took, until)
 from test_models import XOR, Models
 
 HELLO = '{"prompt":"hello"}'
@@ -241,6 +245,38 @@ def test_control__hung_device__command_times_out_or_stops_with_the_daemon():
         m.ends(status=1)
         writer.join()
         assert answers[0] in (errno.ESHUTDOWN, errno.ECONNABORTED, errno.ENOTCONN), answers
+
+
+def waits(m, line):
+    """A shell that waits for the answer to a line."""
+    shell = subprocess.Popen(["sh", "-c", line], cwd=m.path, stderr=subprocess.DEVNULL)
+    time.sleep(0.5)
+    equal(shell.poll(), None, line)
+    return shell
+
+
+def test_control__interrupted_on_a_hung_device__the_writer_ends_and_texts_are_there():
+    """A signal ends the wait of whoever writes: what has begun goes on, the rest is taken back (K05-03)."""
+    need_root()
+    with Mount("fault=Wait@2:hang", "wait_limit=200ms", "drain=0") as m:
+        m.put("a.json", HELLO)
+        equal(errno_of(m.out, "a"), errno.ETIMEDOUT)
+        image = m.dir + "/add.img"
+        ok([BUILD + "/npufs-admin", "callable", "build", TOP + "/examples/callables/add.json", image])
+        for line in ("echo now force: begun > control/reset_ccu",
+                     "echo now force: waiting > control/reset_ccu",
+                     f"exec cp {image} callables/add.img"):
+            shell = waits(m, line)
+            shell.terminate()
+            equal(shell.wait(5), -signal.SIGTERM, line)
+        with took(1, "audit"):
+            read(m.path + "/control/audit")
+        equal(os.listdir(m.path + "/control/operations"), ["1"])
+        assert "state: under way" in read(m.path + "/control/operations/1")
+        until(lambda: found(m, command="write", node="control/reset_ccu", decision="refused",
+                            why="taken back"), 5, "the one that did not begin")
+        m.proc.terminate()
+        m.ends(status=1)
 
 
 def test_control__faults__planted_and_taken_away_at_run_time():
