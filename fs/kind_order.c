@@ -128,43 +128,30 @@ void order_park_raw(struct npufs *fs, fuse_req_t req, const struct control_raw *
 	submit(fs, req, o);
 }
 
-static int take_line(struct control_order *o, const char *bytes, size_t size)
+/* What is not even a line is an attempt too, and is told of as an empty one. */
+static void take_line(struct control_order *o, const char *bytes, size_t size)
 {
 	size_t n = size && bytes[size - 1] == '\n' ? size - 1 : size;
 
-	if (!n || n > CONTROL_LINE_MAX || memchr(bytes, '\0', n) || memchr(bytes, '\n', n))
-		return -EINVAL;
+	if (n > CONTROL_LINE_MAX || memchr(bytes, '\0', n) || memchr(bytes, '\n', n))
+		n = 0;
 	memcpy(o->line, bytes, n);
 	o->line[n] = '\0';
-	return 0;
-}
-
-/* What is not even a line is an attempt too. */
-static void note_words(struct npufs *fs, fuse_req_t req, const struct control_order *o)
-{
-	const struct cred who = fs_cred(req);
-
-	control_note(fs->control, &who, "write",
-		o->what == CONTROL_COMMAND ? privileged_row(o->command)->node : "control/approvals",
-		"words");
 }
 
 static void order_write(struct npufs *fs, fuse_req_t req, struct handle *h, const char *bytes,
 	size_t size, off_t off)
 {
 	struct parked_order *o = order_like(&((struct order_handle *)h)->form, answer_write);
-	int err = o ? take_line(&o->base, bytes, size) : -ENOMEM;
 
 	(void)off;
-	if (!err) {
-		o->size = size;
-		submit(fs, req, o);
+	if (!o) {
+		fuse_reply_err(req, ENOMEM);
 		return;
 	}
-	if (err == -EINVAL)
-		note_words(fs, req, &o->base);
-	free_order(o);
-	fuse_reply_err(req, -err);
+	take_line(&o->base, bytes, size);
+	o->size = size;
+	submit(fs, req, o);
 }
 
 static void order_release(struct npufs *fs, struct handle *h)

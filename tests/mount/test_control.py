@@ -83,21 +83,66 @@ def test_control__reset__done_audited_and_told():
         m.start()
 
 
+USAGE = {"load": "ALIAS [force]", "parallel": "on|off [force]", "drain": "now",
+         "trace/start": "SECONDS BYTES", "trace/stop": "now", "faults": "PLAN|none",
+         **{n: "now [force]" for n in ("configure", "reset_ccu", "reset_config", "reset_device", "unload")},
+         "unlock": "now", "../callables/close": "now [force]"}
+NO_LINES = ["", "now", "now:", "now: " + "x" * 2000, "now: " + "x" * 600, "now: a\x01b", "now: a\nnow: b",
+            "now: \0"]
+WRONG = {True: NO_LINES + ["now: ", "yes: please", "now forced: please", "force: please", "now  : x", "Now: x"],
+         False: NO_LINES + [": please", "a b c d: please", "a  b: please", " a: please"]}
+
+
 def test_control__wrong_words__einval_usage_and_one_refusal_each():
     need_root()
-    lines = ["", "now", "now:", "now: ", "yes: please", "now forced: please", "force: please",
-             "now: " + "x" * 2000, "now: a\x01b"]
-    with Mount() as m:
-        for line in lines:
-            equal(command(m, "reset_ccu", line), errno.EINVAL, line)
+    with Mount("fault=Wait@1000000:nan") as m:
+        for node, usage in USAGE.items():
+            form = f"write one line: {usage}: REASON\n"
+            equal(read(f"{m.path}/control/{node}").splitlines(keepends=True)[1:], [form], node)
+            lines = WRONG[usage.startswith("now")]
+            for line in lines if node in ("reset_ccu", "load") else lines[-2:]:
+                before = len(found(m, decision="refused"))
+                equal(command(m, node, line), errno.EINVAL, (node, line))
+                error = read(m.path + "/control/last_error")
+                assert "error: EINVAL\n" in error and error.endswith("usage: " + form), (node, line, error)
+                equal(len(found(m, decision="refused")), before + 1, (node, line))
+        equal(found(m, decision="intent"), [])
         equal(command(m, "load", "nothing: there"), errno.ENOENT)
-        equal(command(m, "parallel", "maybe: so"), errno.EINVAL)
-        equal(found(m, command="reset_ccu", decision="intent"), [])
-        error = read(m.path + "/control/last_error")
-        assert "error: EINVAL\n" in error and "written: maybe: so\n" in error, error
+        assert "usage:" not in read(m.path + "/control/last_error")
+        for node, line in (("parallel", "maybe: so"), ("trace/start", "one 100000: x"), ("faults", "Wiat@1:x: y")):
+            equal(command(m, node, line), errno.EINVAL)
+            error = read(m.path + "/control/last_error")
+            assert f"written: {line}\n" in error and f"usage: write one line: {USAGE[node]}" in error, error
+        for _ in range(70):
+            equal(command(m, "trace/stop", "now: fine") in (0, errno.EAGAIN), True)
+        assert "error: E" in read(m.path + "/control/last_error"), "it stays"
         m.put("a.json", HELLO)
         equal(m.out("a"), "hello\n")
         equal(m.status("a")["generation"], "1", "nothing was done")
+
+
+def test_control__more_at_once_than_can_wait__told_and_audited():
+    """Of one node the kernel passes on one write at a time, but any number of reads."""
+    need_root()
+    with Mount("fault=Wait@2:hang", "wait_limit=200ms", "drain=0", "raw_access") as m:
+        m.put("a.json", HELLO)
+        equal(errno_of(m.out, "a"), errno.ETIMEDOUT)
+        answers = []
+        with open(m.path + "/control/memory", "rb", buffering=0) as memory:
+            fd = memory.fileno()
+            readers = [threading.Thread(target=lambda: answers.append(errno_of(os.pread, fd, 4, 0x1000)))
+                       for _ in range(66)]
+            for reader in readers:
+                reader.start()
+            until(lambda: answers == [errno.EAGAIN], 10, "one is too many")
+            refused, = until(lambda: found(m, decision="refused"), 5, "it is recorded")
+            m.proc.terminate()
+            m.proc.wait()
+            for reader in readers:
+                reader.join()
+        equal((refused["command"], refused["node"], refused["why"], refused["uid"]),
+              ("memory read", "control/memory", "queue", 0))
+        m.ends(status=1)
 
 
 def test_control__ordinary_user__refused_everywhere_and_audited_cold_and_warm():
