@@ -325,7 +325,7 @@ def test_hostile__callables__what_roots_attempts_cannot_change_is_told():
         attempts_ = {"mkdir": (errno.EPERM, os.mkdir, base + "x"),
                      "symlink": (errno.EPERM, os.symlink, "/etc", base + "x"),
                      "rename": (errno.EPERM, os.rename, base + "add.img", base + "x.img"),
-                     "setattr": (errno.EPERM, os.chown, base + "add.img", U1, -1),
+                     "setattr": (errno.EPERM, os.chown, base + "add.img", 1001, -1),
                      "open": (errno.EBUSY, os.open, base + "add.img", os.O_WRONLY),
                      "unlink": (errno.EBUSY, os.unlink, base + "add.img"),
                      "create": (errno.EINVAL, write_new, base + "x.txt")}
