@@ -50,7 +50,7 @@ static const struct privileged_row rows[PRIVILEGED_COUNT] = {
 		"write the device's registers" },
 	[PRIVILEGED_TRACE_START] = { "trace start", "control/trace", "SECONDS BYTES", "C1",
 		ROLE_TRACE, false, false, false, PRIVILEGED_TRACE_STARTS,
-		"trace the device, for so long and so much" },
+		"record what happens to jobs, for so long and so much" },
 	[PRIVILEGED_TRACE_STOP] = { "trace stop", "control/trace", "", "C1", ROLE_TRACE, false,
 		false, false, PRIVILEGED_TRACE_STOPS, "end the trace" },
 	[PRIVILEGED_PARALLEL] = { "parallel", "control/parallel", "on|off", "C1", ROLE_OPERATOR,
