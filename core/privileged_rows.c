@@ -36,7 +36,7 @@ const struct privileged_row privileged_rows[PRIVILEGED_COUNT] = {
 		.an_hour = PRIVILEGED_WRITES, .summary = "write the device's registers" },
 	[PRIVILEGED_TRACE_START] = { "trace start", "control/trace", "SECONDS BYTES", "C1",
 		ROLE_TRACE, .an_hour = PRIVILEGED_TRACE_STARTS,
-		.summary = "trace the device, for so long and so much" },
+		.summary = "record what happens to jobs, for so long and so much" },
 	[PRIVILEGED_TRACE_STOP] = { "trace stop", "control/trace", "", "C1", ROLE_TRACE,
 		.an_hour = PRIVILEGED_TRACE_STOPS, .summary = "end the trace" },
 	[PRIVILEGED_PARALLEL] = { "parallel", "control/parallel", "on|off", "C1", ROLE_OPERATOR,

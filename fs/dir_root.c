@@ -98,8 +98,9 @@ static const struct node_row root_rows[] = { TEXT("README", readme_show, "this t
 	AREA(JOBS_NAME, AREA_JOBS, 01777, "write requests here; results appear beside them"),
 	AREA("sessions", AREA_SESSIONS, 01777,
 		"conversations that go on; mkdir begins one, rmdir frees it"),
-	AREA("callables", AREA_CALLABLES, 0755, "resident device programs: written by root"),
-	AREA("control", AREA_CONTROL, 0700, "for operators: root only, and audited"), ROWS_END };
+	AREA("callables", AREA_CALLABLES, 0755,
+		"resident device programs: written by root and operators"),
+	AREA("control", AREA_CONTROL, 0700, "for root and operators, and audited"), ROWS_END };
 
 const struct fixed_area fixed_root = { .rows = root_rows };
 

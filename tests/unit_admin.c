@@ -210,7 +210,7 @@ static void audit__shown_and_verified(void **state)
 	expect(x, "audit show @store --las 1", ADMIN_USAGE, "", "[--last N]");
 	expect(x, "audit show --jobs --last 1 @store 2", ADMIN_USAGE, "", "[--jobs] [--last N]");
 	expect(x, "audit show @store --job", ADMIN_USAGE, "", "no option \"--job\"");
-	expect(x, "audit show --last 1", ADMIN_USAGE, "", "0 arguments given, 1 needed");
+	expect(x, "audit show --last 1", ADMIN_USAGE, "", "arguments given: 0, needed: 1");
 	expect(x, "audit verify @store --last 1", ADMIN_USAGE, "", "no option \"--last\"");
 }
 
@@ -298,7 +298,7 @@ static void admin__wrong_usage__code_2_and_nearest_name(void **state)
 		{ "artifact import pakage a b", "did you mean \"artifact import package\"?" },
 		{ "frobnicate", "no command \"frobnicate\"; see npufs-admin --help" },
 		{ "store trust onlyone", "usage: npufs-admin store trust STORE KEY.pub.pem" },
-		{ "store init a b", "2 arguments given, 1 needed" },
+		{ "store init a b", "arguments given: 2, needed: 1" },
 		{ "store init -f", "no option \"-f\"" },
 		{ "--version", "no command \"--version\"" },
 	};
@@ -334,7 +334,7 @@ static void matrix__arguments_and_options__taken_or_named(void **state)
 
 	make_signed(x);
 	expect(x, "matrix", ADMIN_USAGE, "", "matrix STORE [MODEL] [-o OPTIONS]");
-	expect(x, "matrix @store mlp more", ADMIN_USAGE, "", "3 arguments given");
+	expect(x, "matrix @store mlp more", ADMIN_USAGE, "", "arguments given: 3");
 	expect(x, "matrix @store -o", ADMIN_USAGE, "", "no option \"-o\"");
 	expect(x, "matrix @store -x", ADMIN_USAGE, "", "no option \"-x\"");
 	expect(x, "artifact verify @store mlp -o device=sim", ADMIN_USAGE, "", "no option \"-o\"");

@@ -312,7 +312,7 @@ static int run(const struct command *c, int argc, char **args, FILE *out, FILE *
 	count_args(c, &least, &most);
 	if (call.n_args >= least && call.n_args <= most)
 		return c->run(&call);
-	fprintf(err, NAME ": %d arguments given, %d needed\n", call.n_args, least);
+	fprintf(err, NAME ": arguments given: %d, needed: %d\n", call.n_args, least);
 	put_usage(err, c);
 	return ADMIN_USAGE;
 }

@@ -67,7 +67,7 @@ static int write_line(const char *path, const struct buf *line, struct fault *f)
 		err = -EIO;
 	if (fd >= 0 && close(fd) < 0 && !err)
 		err = -errno;
-	return err ? fault_set(f, err, "see the audit trail for what became of it",
+	return err ? fault_set(f, err, "read MOUNT/control/last_error: it says why",
 			     "the signature was refused, or the command failed: %s", strerror(-err))
 		   : 0;
 }
