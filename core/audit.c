@@ -312,10 +312,10 @@ static int put_lines(struct audit *a, const struct buf *lines)
 	return err;
 }
 
-/* What is signed is what others may keep: its hash stands for all before it. */
-static void mirror_checkpoints(const struct buf *texts)
+static void mirror(const struct buf *texts)
 {
-	for (size_t at = 0; at < texts->len; at += strlen(texts->data + at) + 1)
+	for (size_t at = 0; !buf_error(texts) && at < texts->len;
+		at += strlen(texts->data + at) + 1)
 		audit_mirror(texts->data + at);
 }
 
@@ -323,7 +323,7 @@ static void mirror_checkpoints(const struct buf *texts)
 struct draft {
 	size_t most; /* files there may be */
 	struct buf lines;
-	struct buf checkpoints;                 /* those among them, each ended by a NUL */
+	struct buf mirrored;                    /* texts for audit_mirror, each ended by a NUL */
 	struct audit_line last;                 /* the audit's when they are written, as is since */
 	uint64_t since, n_records, n_committed; /* in it; in those before it */
 };
@@ -336,7 +336,7 @@ static struct draft draft_begin(const struct audit *a, size_t most)
 static void draft_done(struct draft *d)
 {
 	buf_done(&d->lines);
-	buf_done(&d->checkpoints);
+	buf_done(&d->mirrored);
 }
 
 static int commit(struct audit *a, struct draft *d)
@@ -353,9 +353,9 @@ static int commit(struct audit *a, struct draft *d)
 	a->since = d->since;
 	d->n_committed += d->n_records;
 	d->n_records = 0;
-	mirror_checkpoints(&d->checkpoints);
+	mirror(&d->mirrored);
 	buf_reset(&d->lines);
-	buf_reset(&d->checkpoints);
+	buf_reset(&d->mirrored);
 	return 0;
 }
 
@@ -384,6 +384,16 @@ static int add_line(struct audit *a, struct draft *d, const struct audit_line *l
 	return 0;
 }
 
+/* `line` ends with a newline, or has none. */
+static void mirror_later(struct draft *d, const struct buf *line)
+{
+	size_t len = line->len && line->data[line->len - 1] == '\n' ? line->len - 1 : line->len;
+
+	buf_put(&d->mirrored, line->data, len);
+	buf_put(&d->mirrored, "", 1);
+}
+
+/* What is signed is what others may keep: its hash stands for all before it. */
 static int add_checkpoint(struct audit *a, struct draft *d)
 {
 	struct audit_line l = next_line(d);
@@ -395,9 +405,7 @@ static int add_checkpoint(struct audit *a, struct draft *d)
 	if (err)
 		return err;
 	d->since = 0;
-	buf_put(&d->checkpoints, line.data, line.len);
-	if (!buf_error(&d->checkpoints)) /* the newline's place */
-		d->checkpoints.data[d->checkpoints.len - 1] = '\0';
+	mirror_later(d, &line);
 	return 0;
 }
 
@@ -418,28 +426,32 @@ static int add_record(struct audit *a, struct draft *d, const void *record, int6
 	return err;
 }
 
-static void mirror_record(const struct audit_record *r, int64_t wall_ns, uint64_t seq)
+static int add_command(struct audit *a, struct draft *d, const struct audit_record *r)
 {
+	const int64_t wall = clock_wall();
 	AUTO_BUF struct buf line = BUF_INIT;
+	int err = add_record(a, d, r, wall);
 
-	if (audit_line_plain(r, wall_ns, seq, &line) == 0)
-		audit_mirror(line.data);
+	if (!err && audit_line_plain(r, wall, d->last.seq, &line) == 0)
+		mirror_later(d, &line);
+	return err;
 }
 
-static int write_record(struct audit *a, const struct audit_record *r)
+static int write_commands(struct audit *a, const struct audit_record *r, size_t n,
+	size_t *ret_written)
 {
 	const size_t most = r->decision == AUDIT_REFUSED ? AUDIT_FILES_REFUSED : AUDIT_FILES_MAX;
 	AUTO_CLEANUP(draft_done) struct draft d = draft_begin(a, most);
-	const int64_t wall = clock_wall();
-	int err = add_record(a, &d, r, wall);
+	int err = 0;
 
+	for (size_t i = 0; !err && i < n; i++)
+		err = add_command(a, &d, &r[i]);
 	if (!err)
 		err = commit(a, &d);
-	if (err)
-		return err;
-	write_head(a); /* best effort */
-	mirror_record(r, wall, a->last.seq);
-	return 0;
+	*ret_written = d.n_committed;
+	if (d.n_committed)
+		write_head(a); /* best effort */
+	return err;
 }
 
 static int write_jobs(struct audit *a, const struct audit_job *jobs, size_t n, size_t *ret_written)
@@ -490,18 +502,26 @@ static int find_end(struct audit *a)
 	return a->unsure ? examine(a, NULL) : 0;
 }
 
-int audit_write(struct audit *a, const struct audit_record *r)
+int audit_write_all(struct audit *a, const struct audit_record *r, size_t n, size_t *ret_written)
 {
 	int err;
 
+	*ret_written = 0;
 	if (!a)
 		return -EIO;
 	begin_writing(a);
 	err = find_end(a);
 	if (!err)
-		err = write_record(a, r);
+		err = write_commands(a, r, n, ret_written);
 	end_writing(a);
 	return err;
+}
+
+int audit_write(struct audit *a, const struct audit_record *r)
+{
+	size_t n_written;
+
+	return audit_write_all(a, r, 1, &n_written);
 }
 
 int audit_write_jobs(struct audit *a, const struct audit_job *jobs, size_t n, size_t *ret_written)

@@ -136,8 +136,10 @@ void audit_close(struct audit *a);
  * and others of audit_open(): in the newest file's. -EIO where `a` is NULL: a trail that could not be
  * opened. Threads may write at the same time. */
 int audit_write(struct audit *a, const struct audit_record *r);
-/* The same for the trail of jobs, all with one sync, or one for each file they go to. Where it fails,
- * only the first *ret_written, always set, are part of the trail. */
+/* The same for several of one decision, all with one sync, or one for each file they go to. Where it
+ * fails, only the first *ret_written, always set, are part of the trail. */
+int audit_write_all(struct audit *a, const struct audit_record *r, size_t n, size_t *ret_written);
+/* The same for the trail of jobs. */
 int audit_write_jobs(struct audit *a, const struct audit_job *jobs, size_t n, size_t *ret_written);
 
 /* Has it been begun? */

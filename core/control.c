@@ -20,6 +20,8 @@
 /* Refused looks recorded one by one: so many at once, then one in so long. */
 #define NOTES_BURST  100
 #define NOTES_REFILL (NS_PER_SEC / 2)
+/* Recorded with one sync: those that wait at the end hold it up. */
+#define NOTES_TOGETHER 64
 
 struct note {
 	uint32_t uid, gid;
@@ -414,54 +416,67 @@ void control_note(struct control *c, const struct cred *who, const char *what, c
 	lock_drop(&c->lock);
 }
 
-static bool take_note(struct control *c, struct note *ret, uint64_t *ret_lost)
+/* What was decided alike; 0: the end. */
+static size_t take_notes(struct control *c, struct note ret[NOTES_TOGETHER], uint64_t *ret_lost)
 {
-	bool some;
+	size_t n = 0;
 
 	lock_take(&c->lock);
 	while (!c->n_notes && !c->stopping)
 		lock_cond_wait(&c->noted, &c->lock);
-	some = c->n_notes != 0;
-	if (some) {
-		*ret = c->notes[c->note_first];
+	while (n < NOTES_TOGETHER && c->n_notes) {
+		const struct note *first = &c->notes[c->note_first];
+
+		if (n && !first->why != !ret[0].why)
+			break;
+		ret[n++] = *first;
 		c->note_first = (c->note_first + 1) % CONTROL_NOTES;
 		c->n_notes--;
-		*ret_lost = c->lost;
-		c->lost = 0;
 	}
+	*ret_lost = c->lost;
+	if (n)
+		c->lost = 0;
 	lock_drop(&c->lock);
-	return some;
+	return n;
 }
 
-static void write_note(struct control *c, const struct note *n, uint64_t lost)
+static void write_notes(struct control *c, const struct note *notes, size_t n, uint64_t lost)
 {
-	const struct cred who = { .uid = n->uid, .gid = n->gid, .pid = n->pid };
+	struct cred who[NOTES_TOGETHER];
+	struct audit_record r[NOTES_TOGETHER];
 	char message[96] = "";
-	const struct audit_record r = { .who = &who,
-		.login = n->login,
-		.command = n->what,
-		.node = n->node,
-		.decision = n->why ? AUDIT_REFUSED : AUDIT_DONE,
-		.why = n->why,
-		.message = message };
+	size_t n_written;
 	int err;
 
+	for (size_t i = 0; i < n; i++) {
+		who[i] = (struct cred){ .uid = notes[i].uid,
+			.gid = notes[i].gid,
+			.pid = notes[i].pid };
+		r[i] = (struct audit_record){ .who = &who[i],
+			.login = notes[i].login,
+			.command = notes[i].what,
+			.node = notes[i].node,
+			.decision = notes[i].why ? AUDIT_REFUSED : AUDIT_DONE,
+			.why = notes[i].why,
+			.message = i ? "" : message };
+	}
 	if (lost)
 		snprintf(message, sizeof message, "%llu more were refused before and not recorded",
 			(unsigned long long)lost);
-	err = audit_write(c->audit, &r);
+	err = audit_write_all(c->audit, r, n, &n_written);
 	if (err)
-		log_error("an attempt could not be audited: %s", strerror(-err));
+		log_error("%zu attempts could not be audited: %s", n - n_written, strerror(-err));
 }
 
 static void *scribe_main(void *control)
 {
 	struct control *c = control;
-	struct note n;
+	struct note notes[NOTES_TOGETHER];
 	uint64_t lost;
+	size_t n;
 
-	while (take_note(c, &n, &lost))
-		write_note(c, &n, lost);
+	while ((n = take_notes(c, notes, &lost)))
+		write_notes(c, notes, n, lost);
 	return NULL;
 }
 

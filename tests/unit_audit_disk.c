@@ -134,6 +134,26 @@ static void write__returned__was_synced(void **state)
 		"wfucwpfrF");
 }
 
+static void write__many_together__one_sync_and_one_head(void **state)
+{
+	struct audit_rig *x = *state;
+	struct audit_record all[200];
+	size_t n_written = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(all); i++)
+		all[i] = sample;
+	write_some(x, 1);
+	disk_fails(DISK_CALL_COUNT, DISK_CALL_COUNT, 0, false);
+	assert_int_equal(audit_write_all(x->audit, all, ARRAY_SIZE(all), &n_written), 0);
+	assert_string_equal(disk.calls, "wfucwpfrF");
+	assert_int_equal(n_written, ARRAY_SIZE(all));
+	disk_fails(DISK_WRITE, DISK_CALL_COUNT, -ENOSPC, true);
+	assert_int_equal(audit_write_all(x->audit, all, ARRAY_SIZE(all), &n_written), -ENOSPC);
+	assert_int_equal(n_written, 0);
+	disk_watch = NULL;
+	rig_sound(x, "records 1 to 204 in 1 files"); /* and three checkpoints */
+}
+
 static void write__disk_full__nothing_there_and_later_goes_on(void **state)
 {
 	struct audit_rig *x = *state;
@@ -442,6 +462,7 @@ int main(void)
 		TEST(open__nothing_but_torn__begins_at_one),
 		TEST(verify__torn_middle__broken),
 		TEST(write__returned__was_synced),
+		TEST(write__many_together__one_sync_and_one_head),
 		TEST(write__disk_full__nothing_there_and_later_goes_on),
 		TEST(write__first_file_fails__later_goes_on),
 		TEST(write__not_synced__taken_back),

@@ -253,6 +253,17 @@ def test_control__trail_cannot_be_written__nothing_is_done():
         os.rename(m.store + "/audit-away", m.store + "/audit")
 
 
+def test_control__stop_with_a_thousand_looks_to_record__soon_and_all_recorded():
+    need_root()
+    with Mount() as m:
+        for _ in range(1000):
+            os.close(os.open(m.path + "/control/last_error", os.O_RDONLY))
+        with took(3, "the stop"):
+            m.stop()
+        equal(len(found(m, command="open", node="control/last_error", decision="done")), 1000)
+        ok([os.path.join(BUILD, "npufs-admin"), "audit", "verify", m.store])
+
+
 def test_control__flood_of_refused_attempts__bounded_and_nobody_waits():
     need_root()
     with Mount() as m:
