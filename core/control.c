@@ -63,19 +63,12 @@ struct control {
 
 /* --- a line ----------------------------------------------------------------------------------- */
 
-static void put_form(enum privileged_command c, struct buf *out)
-{
-	const struct privileged_row *r = privileged_row(c);
-
-	buf_printf(out, "write one line: %s%s: REASON", r->args[0] ? r->args : "now",
-		r->needs_idle ? " [force]" : "");
-}
-
 void control_usage(enum privileged_command c, struct buf *out)
 {
-	buf_printf(out, "%s\n", privileged_row(c)->summary);
-	put_form(c, out);
-	buf_puts(out, "\n");
+	char form[PRIVILEGED_FORM_SIZE];
+
+	buf_printf(out, "%s\n%s\n", privileged_row(c)->summary,
+		privileged_words_form(privileged_row(c), form));
 }
 
 static int refuse_line(struct control *c, const struct control_order *o, struct fault *f)
@@ -87,14 +80,11 @@ static int refuse_line(struct control *c, const struct control_order *o, struct 
 		.args = o->line,
 		.decision = AUDIT_REFUSED,
 		.why = "words" };
-	AUTO_BUF struct buf form = BUF_INIT;
 
 	if (audit_write(c->audit, &r))
 		return fault_set(f, -EIO, "see to the audit folder of the store and its disk",
 			"nothing was done: the audit trail cannot be written");
-	put_form(o->command, &form);
-	return fault_set(f, -EINVAL, "write it as reading the node says", "not a command: %s",
-		buf_text(&form));
+	return privileged_words_refuse(privileged_row(o->command), f);
 }
 
 static int prepare_callable(struct control *c, struct control_order *o, struct fault *f)

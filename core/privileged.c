@@ -187,9 +187,7 @@ static int check_command(struct attempt *t, struct fault *f)
 		return unknown_command(t, f);
 	if (t->words.fits)
 		return 0;
-	return fault_set(f, -EINVAL, "write exactly that, with one blank between words",
-		"the command is: %s%s%s%s", r->name, r->args[0] ? " " : "", r->args,
-		r->needs_idle ? " [" PRIVILEGED_FORCE "]" : "");
+	return privileged_words_refuse(r, f);
 }
 
 static int check_reason(struct attempt *t, struct fault *f)
