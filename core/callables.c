@@ -204,6 +204,17 @@ int callables_create(struct callables *t, const char *name, uint64_t *ret_number
 	return err;
 }
 
+void callables_grow(struct callables *t, uint64_t number, uint64_t bytes)
+{
+	struct callables_entry *e;
+
+	lock_take(&t->lock);
+	e = numbered_locked(t, number);
+	if (e && e->view.state == CALLABLES_WRITING)
+		e->view.bytes = bytes;
+	lock_drop(&t->lock);
+}
+
 int callables_commit(struct callables *t, uint64_t number, struct buf *image)
 {
 	struct callables_entry *e;

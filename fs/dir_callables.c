@@ -215,7 +215,7 @@ static int callables_setattr(struct npufs *fs, const struct cred *c, struct at a
 		err = may_set(fs, c, &p, values, set);
 	if (!err && set & FUSE_SET_ATTR_SIZE && is_image(&p) && p.v.state != CALLABLES_WRITING)
 		err = -EBUSY;
-	if (!err && set & FUSE_SET_ATTR_SIZE && values->st_size)
+	if (!err && set & FUSE_SET_ATTR_SIZE && (uint64_t)values->st_size != p.v.bytes)
 		err = -EINVAL;
 	return err ? err : callables_getattr(fs, c, at, ret, &seconds);
 }

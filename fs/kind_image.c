@@ -81,8 +81,10 @@ static int take_bytes(struct npufs *fs, struct image_handle *h, const char *byte
 static void image_write(struct npufs *fs, fuse_req_t req, struct handle *base, const char *bytes,
 	size_t size, off_t off)
 {
-	int err = take_bytes(fs, (struct image_handle *)base, bytes, size, off);
+	struct image_handle *h = (struct image_handle *)base;
+	int err = take_bytes(fs, h, bytes, size, off);
 
+	callables_grow(engine_callables(fs->engine), h->number, h->bytes.len);
 	if (err)
 		fuse_reply_err(req, -err);
 	else
