@@ -24,37 +24,11 @@ bool callables_name_valid(const char *name)
 	return len && len <= CALLABLES_NAME_MAX && !name[len] && name[0] != '.';
 }
 
-int callables_new(const char *store, struct callables **ret)
-{
-	struct callables *t = calloc(1, sizeof *t);
-
-	if (!t)
-		return -ENOMEM;
-	t->store = store;
-	lock_init(&t->lock, RANK_CALLABLES, "callables");
-	*ret = t;
-	return 0;
-}
-
 static void entry_free(struct callables_entry *e)
 {
 	buf_done(&e->image);
 	free(e->signature);
 	free(e);
-}
-
-void callables_free(struct callables *t)
-{
-	if (!t)
-		return;
-	assert(!t->cache);
-	for (size_t i = 0; i < t->n; i++)
-		entry_free(t->all[i]);
-	free(t->all);
-	free(t->names);
-	free(t->ids);
-	lock_done(&t->lock);
-	free(t);
 }
 
 /* --- the two orders --------------------------------------------------------------------------- */
@@ -163,6 +137,60 @@ void callables_drop_locked(struct callables *t, struct callables_entry *e)
 	entry_free(e);
 }
 
+/* --- start and end ---------------------------------------------------------------------------- */
+
+/* What the store has keeps its name from the start: until the device is there, which may take long,
+ * nobody may overwrite it. A folder that cannot be read is told by who loads it. */
+static int reserve_kept(struct callables *t)
+{
+	struct callables_kept kept;
+	int err = 0;
+
+	callables_list_kept(t, &kept);
+	lock_take(&t->lock);
+	for (size_t i = 0; !err && i < kept.n; i++) {
+		struct callables_entry *e = callables_add_locked(t, kept.names[i]);
+
+		if (e)
+			e->view.state = CALLABLES_WAITING;
+		err = e ? 0 : -ENOMEM;
+	}
+	lock_drop(&t->lock);
+	callables_kept_done(&kept);
+	return err;
+}
+
+int callables_new(const char *store, struct callables **ret)
+{
+	struct callables *t = calloc(1, sizeof *t);
+	int err;
+
+	if (!t)
+		return -ENOMEM;
+	t->store = store;
+	lock_init(&t->lock, RANK_CALLABLES, "callables");
+	err = reserve_kept(t);
+	if (err)
+		callables_free(t);
+	else
+		*ret = t;
+	return err;
+}
+
+void callables_free(struct callables *t)
+{
+	if (!t)
+		return;
+	assert(!t->cache);
+	for (size_t i = 0; i < t->n; i++)
+		entry_free(t->all[i]);
+	free(t->all);
+	free(t->names);
+	free(t->ids);
+	lock_done(&t->lock);
+	free(t);
+}
+
 /* --- writing ---------------------------------------------------------------------------------- */
 
 static size_t count_locked(const struct callables *t, bool refused, struct callables_entry **ret)
@@ -204,7 +232,7 @@ int callables_create(struct callables *t, const char *name, uint64_t *ret_number
 	return err;
 }
 
-void callables_grow(struct callables *t, uint64_t number, uint64_t bytes)
+void callables_grew(struct callables *t, uint64_t number, uint64_t bytes)
 {
 	struct callables_entry *e;
 

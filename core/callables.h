@@ -56,8 +56,8 @@ bool callables_name_valid(const char *name);
 /* A name is to be written. -EINVAL: none such; -EBUSY: it is resident, or being written; -ENOSPC: as
  * many names as ids, and CALLABLES_REFUSED_MAX more. */
 int callables_create(struct callables *t, const char *name, uint64_t *ret_number);
-/* So much of it has been written: its size meanwhile, from which the kernel takes where `>>` writes. */
-void callables_grow(struct callables *t, uint64_t number, uint64_t bytes);
+/* So many bytes of it have been written. */
+void callables_grew(struct callables *t, uint64_t number, uint64_t bytes);
 /* The image is whole, and taken. -ESTALE unless it was being written. */
 int callables_commit(struct callables *t, uint64_t number, struct buf *image);
 /* It was not taken. Without a reason (err 0) the name is as if it had never been. */

@@ -177,14 +177,16 @@ static void mark_refused(struct callables *t, const char *name, const struct fau
 		callables_refuse(t, v.number, why);
 }
 
-static void load_one(struct loading *l, const char *file, const char *name)
+static void load_one(struct loading *l, const char *name)
 {
 	AUTO_BUF struct buf image = BUF_INIT;
+	char file[CALLABLES_FILE_SIZE];
 	struct fault f = FAULT_NONE;
 	int err;
 
 	if (!make_entry(l->t, name))
 		return;
+	callables_file(name, file);
 	err = files_load(l->folder, file, FILES_OWN, CALLABLE_BYTES_MAX, &image);
 	if (err)
 		fault_set(&f, err, "write it again, or remove it from the store",
@@ -195,67 +197,47 @@ static void load_one(struct loading *l, const char *file, const char *name)
 		mark_refused(l->t, name, &f);
 }
 
-/* NAME of NAME.img; false for what else may lie there. */
-static bool name_of(const char *file, char ret[CALLABLES_NAME_MAX + 1])
+/* No image has come for it, neither from a writer nor from the store. */
+static bool is_missing(const struct callables_entry *e)
 {
-	size_t len = strlen(file), suffix = strlen(CALLABLES_SUFFIX);
-
-	if (len <= suffix || len - suffix > CALLABLES_NAME_MAX ||
-		strcmp(file + len - suffix, CALLABLES_SUFFIX) != 0)
-		return false;
-	memcpy(ret, file, len - suffix);
-	ret[len - suffix] = '\0';
-	return callables_name_valid(ret);
+	return e->view.state == CALLABLES_WAITING && !e->image.len;
 }
 
-struct file_list {
-	char **files;
-	size_t n, cap;
-};
-
-static int list_file(void *list, const char *path)
+/* What was removed from the store by hand must not keep its name for ever. */
+static void refuse_missing(struct callables *t)
 {
-	struct file_list *l = list;
-	char name[CALLABLES_NAME_MAX + 1];
-	char **moved;
+	struct callables_view v = { .number = 0 };
+	struct fault f = FAULT_NONE;
+	bool missing;
 
-	if (!name_of(path, name))
-		return 0;
-	moved = mem_grow(l->files, l->n, &l->cap, 64, sizeof *moved);
-	if (!moved)
-		return -ENOMEM;
-	l->files = moved;
-	l->files[l->n] = strdup(path);
-	return l->files[l->n] ? (l->n++, 0) : -ENOMEM;
-}
+	fault_set(&f, -ENOENT, "write it again", "the store has no image of it any more");
+	while (callables_next(t, v.number, &v)) {
+		size_t at;
 
-static int by_name(const void *a, const void *b)
-{
-	return strcmp(*(char *const *)a, *(char *const *)b);
+		lock_take(&t->lock);
+		missing = callables_search_locked(t, v.name, &at) && is_missing(t->names[at]);
+		lock_drop(&t->lock);
+		if (missing)
+			mark_refused(t, v.name, &f);
+	}
 }
 
 static void load_all(struct callables *t)
 {
 	struct loading l = { .t = t, .folder = -1 };
-	struct file_list files = { 0 };
-	char name[CALLABLES_NAME_MAX + 1], where[FILES_PATH_MAX];
-	int err = callables_folder(t, false, &l.folder);
+	struct callables_kept kept;
+	int err = callables_list_kept(t, &kept);
 
-	if (err == -ENOENT) /* nothing was ever kept */
-		return;
 	if (!err)
-		err = files_walk(l.folder, FILES_OWN, list_file, &files, where);
-	if (err)
-		log_error("the callables of the store cannot be read: %s", strerror(-err));
-	if (files.n)
-		qsort(files.files, files.n, sizeof *files.files, by_name);
-	for (size_t i = 0; i < files.n; i++) {
-		if (name_of(files.files[i], name))
-			load_one(&l, files.files[i], name);
-		free(files.files[i]);
-	}
-	free(files.files);
+		err = callables_folder(t, false, &l.folder);
+	for (size_t i = 0; !err && i < kept.n; i++)
+		load_one(&l, kept.names[i]);
+	callables_kept_done(&kept);
 	files_close(&l.folder);
+	if (err && err != -ENOENT) /* nothing was ever kept */
+		log_error("the callables of the store cannot be read: %s", strerror(-err));
+	else
+		refuse_missing(t);
 }
 
 /* --- life ------------------------------------------------------------------------------------- */
@@ -346,11 +328,12 @@ int callables_detach(struct callables *t, bool lost, struct fault *f)
 	return err;
 }
 
-static void drop_residents(struct callables *t)
+/* Also those whose images could not be read: with the close these are to go. */
+static void drop_kept(struct callables *t)
 {
 	lock_take(&t->lock);
 	for (size_t i = t->n; i-- > 0;)
-		if (t->all[i]->view.state == CALLABLES_RESIDENT)
+		if (t->all[i]->view.state == CALLABLES_RESIDENT || is_missing(t->all[i]))
 			callables_drop_locked(t, t->all[i]);
 	lock_drop(&t->lock);
 }
@@ -364,7 +347,7 @@ int callables_close(struct callables *t, struct fault *f)
 	err = end_context(t, false, f);
 	if (err)
 		return err;
-	drop_residents(t);
+	drop_kept(t);
 	unbind_all(t);
 	return 0;
 }

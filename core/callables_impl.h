@@ -1,4 +1,4 @@
-/* What callables.c (names) and callables_device.c (the context) share. */
+/* What callables.c (names), callables_device.c (the context) and callables_store.c (what is kept) share. */
 #ifndef NPUFS_CORE_CALLABLES_IMPL_H
 #define NPUFS_CORE_CALLABLES_IMPL_H
 
@@ -50,5 +50,14 @@ int callables_folder(const struct callables *t, bool make, int *ret_fd);
 #define CALLABLES_SUFFIX    ".img"
 #define CALLABLES_FILE_SIZE (CALLABLES_NAME_MAX + sizeof CALLABLES_SUFFIX)
 void callables_file(const char *name, char ret[CALLABLES_FILE_SIZE]);
+
+/* Names of the images that the store has, sorted. */
+struct callables_kept {
+	char **names;
+	size_t n, cap;
+};
+/* -ENOENT: nothing was ever kept. After other errors `ret` has what could be read. */
+int callables_list_kept(const struct callables *t, struct callables_kept *ret);
+void callables_kept_done(struct callables_kept *k);
 
 #endif

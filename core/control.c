@@ -58,17 +58,25 @@ struct control {
 	uint64_t lost; /* refused looks that have no record of their own */
 	struct rate rate;
 	struct control_operation operations[CONTROL_OPERATIONS]; /* the id's place is id modulo */
-	uint64_t next_id, last_bad;
+	struct control_operation last_bad; /* id 0: none yet; its place may be another's by now */
+	uint64_t next_id;
 };
 
 /* --- a line ----------------------------------------------------------------------------------- */
 
+static void put_form(enum privileged_command c, struct buf *out)
+{
+	const struct privileged_row *r = privileged_row(c);
+
+	buf_printf(out, "write one line: %s%s: REASON", r->args[0] ? r->args : "now",
+		r->needs_idle ? " [force]" : "");
+}
+
 void control_usage(enum privileged_command c, struct buf *out)
 {
-	char form[PRIVILEGED_FORM_SIZE];
-
-	buf_printf(out, "%s\n%s\n", privileged_row(c)->summary,
-		privileged_words_form(privileged_row(c), form));
+	buf_printf(out, "%s\n", privileged_row(c)->summary);
+	put_form(c, out);
+	buf_puts(out, "\n");
 }
 
 static int refuse_line(struct control *c, const struct control_order *o, struct fault *f)
@@ -84,7 +92,7 @@ static int refuse_line(struct control *c, const struct control_order *o, struct 
 	if (audit_write(c->audit, &r))
 		return fault_set(f, -EIO, "see to the audit folder of the store and its disk",
 			"nothing was done: the audit trail cannot be written");
-	return privileged_words_refuse(privileged_row(o->command), f);
+	return fault_set(f, -EINVAL, "write it as reading the node says", "not a command");
 }
 
 static int prepare_callable(struct control *c, struct control_order *o, struct fault *f)
@@ -119,15 +127,18 @@ static int withdraw(struct control *c, struct control_order *o, struct fault *f)
 	return privileged_withdraw(c->gate, &o->who, o->approval, f);
 }
 
+/* Who may not is told that, whatever was written: by the gate. */
 static int run_line(struct control *c, struct control_order *o, struct fault *f)
 {
+	const struct privileged_row *row = privileged_row(o->command);
 	char command[CONTROL_LINE_MAX + 64];
 	const char *reason;
 
-	if (privileged_words_of_line(privileged_row(o->command), o->line, command, sizeof command,
-		    &reason))
+	if (!privileged_words_of_line(row, o->line, command, sizeof command, &reason))
+		return privileged_run(c->gate, &o->who, command, reason, f);
+	if (roles_allow(o->who.roles, row->roles))
 		return refuse_line(c, o, f);
-	return privileged_run(c->gate, &o->who, command, reason, f);
+	return privileged_run(c->gate, &o->who, row->name, "", f);
 }
 
 /* CONTROL_RENDER is no command. */
@@ -143,6 +154,16 @@ static const struct {
 	[CONTROL_PREPARE] = { prepare_callable, NULL, true }, /* NAME.id and NAME.err tell of it */
 };
 
+static const char *name_of(const struct control_order *o)
+{
+	return kinds[o->what].name ? kinds[o->what].name : privileged_row(o->command)->name;
+}
+
+static const char *node_of(const struct control_order *o)
+{
+	return kinds[o->what].name ? "control/approvals" : privileged_row(o->command)->node;
+}
+
 /* --- operations ------------------------------------------------------------------------------- */
 
 static struct control_operation *place_of(struct control *c, uint64_t id)
@@ -154,8 +175,8 @@ static struct control_operation *place_of(struct control *c, uint64_t id)
 static uint64_t begin(struct control *c, const struct control_order *o)
 {
 	struct control_operation op = { .uid = o->who.uid,
-		.name = kinds[o->what].name ? kinds[o->what].name
-					    : privileged_row(o->command)->name,
+		.name = name_of(o),
+		.command = o->what == CONTROL_COMMAND ? o->command : PRIVILEGED_COUNT,
 		.asked = clock_wall(),
 		.fault = FAULT_NONE };
 
@@ -175,9 +196,9 @@ static void end(struct control *c, uint64_t id, const struct fault *f)
 	if (op->id == id) {
 		op->ended = clock_wall();
 		op->fault = *f;
+		if (f->err)
+			c->last_bad = *op;
 	}
-	if (f->err)
-		c->last_bad = id;
 	lock_drop(&c->lock);
 }
 
@@ -209,12 +230,10 @@ bool control_next(struct control *c, uint64_t after, struct control_operation *r
 
 bool control_last_error(struct control *c, struct control_operation *ret)
 {
-	uint64_t id;
-
 	lock_take(&c->lock);
-	id = c->last_bad;
+	*ret = c->last_bad;
 	lock_drop(&c->lock);
-	return control_look(c, id, ret);
+	return ret->id != 0;
 }
 
 void control_render(const struct control_operation *o, struct buf *out)
@@ -233,6 +252,11 @@ void control_render(const struct control_operation *o, struct buf *out)
 	if (o->fault.device)
 		buf_printf(out, "device_error: %s\n", npu_error_row(o->fault.device)->name);
 	buf_printf(out, "reason: %s\naction: %s\n", o->fault.reason, o->fault.action);
+	if (o->fault.err != -EINVAL || o->command == PRIVILEGED_COUNT)
+		return;
+	buf_puts(out, "usage: ");
+	put_form(o->command, out);
+	buf_puts(out, "\n");
 }
 
 /* --- the threads of commands and texts -------------------------------------------------------- */
@@ -242,7 +266,7 @@ static struct line *line_of(struct control *c, const struct control_order *o)
 	return &c->lines[o->what == CONTROL_RENDER ? TEXTS : COMMANDS];
 }
 
-int control_submit(struct control *c, struct control_order *o)
+static int enqueue(struct control *c, struct control_order *o)
 {
 	struct line *l = line_of(c, o);
 	int err = 0;
@@ -260,6 +284,15 @@ int control_submit(struct control *c, struct control_order *o)
 		lock_cond_signal(&l->work);
 	}
 	lock_drop(&c->lock);
+	return err;
+}
+
+int control_submit(struct control *c, struct control_order *o)
+{
+	int err = enqueue(c, o);
+
+	if (err && o->what != CONTROL_RENDER) /* o is the caller's again, and nobody else's */
+		control_note(c, &o->who, name_of(o), node_of(o), "queue");
 	return err;
 }
 
@@ -285,6 +318,8 @@ bool control_take_back(struct control *c, struct control_order *o)
 	if (there)
 		unlink_locked(l, link);
 	lock_drop(&c->lock);
+	if (there)
+		control_note(c, &o->who, name_of(o), node_of(o), "taken back");
 	return there;
 }
 

@@ -36,7 +36,8 @@ struct control_order {
 	enum privileged_command command; /* of CONTROL_COMMAND, _RAW and _PREPARE */
 	uint64_t callable;               /* of CONTROL_PREPARE */
 	char approval[APPROVAL_ID_SIZE]; /* of CONTROL_APPROVE and _WITHDRAW */
-	/* Of CONTROL_COMMAND and _APPROVE; of _RAW to be shown; the name of _PREPARE. */
+	/* Of CONTROL_COMMAND and _APPROVE, "" where what was written is no line; of _RAW to be shown;
+	 * the name of _PREPARE. */
 	char line[CONTROL_LINE_MAX + 1];
 	int (*render)(struct control *c, struct buf *out); /* of CONTROL_RENDER, into text */
 	struct control_raw raw; /* of CONTROL_RAW; its bytes, where it writes, are the text's */
@@ -61,7 +62,7 @@ int control_new(const struct control_config *config, struct control **ret);
 void control_stop(struct control *c);
 void control_free(struct control *c); /* after control_stop(); NULL is fine */
 
-/* Neither waits. -EAGAIN: too many are under way; then `done` is not called. */
+/* Neither waits. -EAGAIN: too many are under way, which is noted; then `done` is not called. */
 int control_submit(struct control *c, struct control_order *o);
 /* False: it has begun, and `done` is called. Else it was still waiting, and is the caller's again. */
 bool control_take_back(struct control *c, struct control_order *o);
@@ -76,7 +77,9 @@ void control_note(struct control *c, const struct cred *who, const char *what, c
 struct control_operation {
 	uint64_t id; /* from 1, in order */
 	uint32_t uid;
-	const char *name;                /* of the command, or "approve", "withdraw" */
+	const char *name; /* of the command, or "approve", "withdraw" */
+	enum privileged_command
+		command; /* of what was written to its node; else PRIVILEGED_COUNT */
 	char line[CONTROL_LINE_MAX + 1]; /* without control characters */
 	int64_t asked, ended;            /* wall ns; 0 while it is under way */
 	struct fault fault;              /* err 0: it went well */

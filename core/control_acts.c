@@ -6,6 +6,7 @@
 
 #include "core/control_raw.h"
 #include "core/device_layer.h"
+#include "core/mem.h"
 #include "core/trace.h"
 
 static int operate(struct control_acts *c, enum engine_operation what,
@@ -74,9 +75,8 @@ static int do_prepare(void *context, const struct privileged_order *o, struct fa
 
 	memcpy(name, o->args, strcspn(o->args, " ")); /* the gate has counted the words */
 	err = callables_keep(t, name, f);
-	if (err)
-		return err;
-	err = engine_operate(c->engine, &order, f);
+	if (!err)
+		err = engine_operate(c->engine, &order, f);
 	if (err)
 		callables_unkeep(t, name);
 	return err;
@@ -132,6 +132,17 @@ static bool busy(void *context)
 	return engine_busy(((struct control_acts *)context)->engine);
 }
 
+static bool raw_is_there(const struct control_acts *a)
+{
+	return a->raw_access;
+}
+
+static bool faults_are_there(const struct control_acts *a)
+{
+	(void)a;
+	return device_layer_is_there();
+}
+
 static privileged_act *const table[PRIVILEGED_COUNT] = {
 	[PRIVILEGED_RESET_CCU] = do_reset_ccu,
 	[PRIVILEGED_RESET_CONFIG] = do_reset_config,
@@ -153,27 +164,25 @@ static privileged_act *const table[PRIVILEGED_COUNT] = {
 	[PRIVILEGED_UNLOCK] = do_unlock,
 };
 
-/* What was not mounted. */
-static bool is_missing(const struct control_acts *a, enum privileged_command c)
-{
-	switch (c) {
-	case PRIVILEGED_MEMORY_READ:
-	case PRIVILEGED_MEMORY_WRITE:
-	case PRIVILEGED_REGISTER_READ:
-	case PRIVILEGED_REGISTER_WRITE:
-		return !a->raw_access;
-	case PRIVILEGED_FAULTS:
-		return !device_layer_is_there();
-	default:
-		return false;
-	}
-}
+/* Those that are there only as it was mounted. */
+static const struct {
+	enum privileged_command command;
+	bool (*there)(const struct control_acts *a);
+} conditions[] = {
+	{ PRIVILEGED_MEMORY_READ, raw_is_there },
+	{ PRIVILEGED_MEMORY_WRITE, raw_is_there },
+	{ PRIVILEGED_REGISTER_READ, raw_is_there },
+	{ PRIVILEGED_REGISTER_WRITE, raw_is_there },
+	{ PRIVILEGED_FAULTS, faults_are_there },
+};
 
 void control_acts_give(struct control_acts *a, struct privileged_owner *ret)
 {
-	for (int c = 0; c < PRIVILEGED_COUNT; c++)
-		if (!is_missing(a, (enum privileged_command)c))
-			ret->act[c] = table[c];
+	for (size_t c = 0; c < ARRAY_SIZE(table); c++)
+		ret->act[c] = table[c];
+	for (size_t i = 0; i < ARRAY_SIZE(conditions); i++)
+		if (!conditions[i].there(a))
+			ret->act[conditions[i].command] = NULL;
 	ret->busy = busy;
 	ret->context = a;
 }

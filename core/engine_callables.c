@@ -56,7 +56,6 @@ static void renew_context(struct engine *e)
 
 void engine_launch_ended(struct engine *e, bool well)
 {
-	callables_refresh(e->callables);
 	if (well)
 		e->renewals = 0;
 	else

@@ -192,11 +192,14 @@ int jobdir_judge(struct jobdir *d, struct tree_node *n, struct job_order *ret_or
 	const struct verdict_checker checker = { .check = check_request, .context = &x };
 	enum job_format format = jobdir_format(n);
 	struct blob *b = NULL;
+	uint64_t context;
 	int err = content(d, n, format == JOB_FORMAT_BATCH ? VERDICT_BATCH_BYTES : UINT64_MAX, &b);
 
 	if (err)
 		return fault_set(f, err, "write it again", "the request could not be read: %s",
 			strerror(-err));
+	/* Before its ids are looked up: a context that begins meanwhile has others. */
+	context = callables_number(engine_callables(d->engine));
 	err = verdict_judge(format, b, &checker, ret_order, f);
 	if (err)
 		blob_put(x.files);
@@ -204,7 +207,7 @@ int jobdir_judge(struct jobdir *d, struct tree_node *n, struct job_order *ret_or
 		ret_order->files = x.files;
 	ret_order->request_size = n->size;
 	ret_order->gid = n->owner.gid;
-	ret_order->context = callables_number(engine_callables(d->engine));
+	ret_order->context = context;
 	if (!err && format != JOB_FORMAT_BATCH && stays_in_memory(d, b))
 		ret_order->request = b;
 	else

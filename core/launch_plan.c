@@ -298,6 +298,10 @@ static int measure(struct planning *p)
 				-1, "launch on less at once",
 				"the tensors of one request have more than %llu bytes",
 				LAUNCH_BYTES_MAX);
+		if (!bytes && is_known(t))
+			return fault_at(p->f, -EINVAL, i < p->req->n_inputs ? "inputs" : "outputs",
+				-1, "give at least one value", "the tensor \"%s\" is empty",
+				t->spec.name);
 		t->bytes = (uint64_t)bytes;
 		left -= t->bytes;
 	}

@@ -23,53 +23,6 @@
 
 #define SEC_PER_HOUR 3600
 
-/* Forgetting a configuration and resetting the device are root's, as is all that shows or changes what is
- * on the device; what keeps a service going is the operators'. */
-static const struct privileged_row rows[PRIVILEGED_COUNT] = {
-	[PRIVILEGED_RESET_CCU] = { "reset_ccu", "control/reset_ccu", "", "C4", ROLE_OPERATOR, true,
-		true, true, PRIVILEGED_RESETS, "clear a compute-unit fault" },
-	[PRIVILEGED_RESET_CONFIG] = { "reset_config", "control/reset_config", "", "C4", ROLE_ROOT,
-		true, true, true, PRIVILEGED_RESETS,
-		"forget what is configured, and configure it again" },
-	[PRIVILEGED_RESET_DEVICE] = { "reset_device", "control/reset_device", "", "C4", ROLE_ROOT,
-		true, true, true, PRIVILEGED_RESETS, "reset the device: the last resort" },
-	[PRIVILEGED_LOAD] = { "load", "control/load", "ALIAS", "C1", ROLE_OPERATOR, false, true,
-		false, PRIVILEGED_GENERATIONS, "load an artifact of the store" },
-	[PRIVILEGED_UNLOAD] = { "unload", "control/unload", "", "C4", ROLE_OPERATOR, true, true,
-		false, PRIVILEGED_GENERATIONS, "take what is loaded off the device" },
-	[PRIVILEGED_CONFIGURE] = { "configure", "control/configure", "", "C1", ROLE_OPERATOR, false,
-		true, false, PRIVILEGED_GENERATIONS, "configure the device for what is loaded" },
-	[PRIVILEGED_MEMORY_READ] = { "memory read", "control/memory", "ADDRESS LENGTH", "C4",
-		ROLE_ROOT, false, false, false, PRIVILEGED_READS, "read the device's memory" },
-	[PRIVILEGED_MEMORY_WRITE] = { "memory write", "control/memory", "ADDRESS BYTES", "C4",
-		ROLE_ROOT, true, true, false, PRIVILEGED_WRITES, "write the device's memory" },
-	[PRIVILEGED_REGISTER_READ] = { "register read", "control/registers", "ADDRESS LENGTH", "C4",
-		ROLE_ROOT, false, false, false, PRIVILEGED_READS, "read the device's registers" },
-	[PRIVILEGED_REGISTER_WRITE] = { "register write", "control/registers", "ADDRESS BYTES",
-		"C4", ROLE_ROOT, true, true, false, PRIVILEGED_WRITES,
-		"write the device's registers" },
-	[PRIVILEGED_TRACE_START] = { "trace start", "control/trace", "SECONDS BYTES", "C1",
-		ROLE_TRACE, false, false, false, PRIVILEGED_TRACE_STARTS,
-		"record what happens to jobs, for so long and so much" },
-	[PRIVILEGED_TRACE_STOP] = { "trace stop", "control/trace", "", "C1", ROLE_TRACE, false,
-		false, false, PRIVILEGED_TRACE_STOPS, "end the trace" },
-	[PRIVILEGED_PARALLEL] = { "parallel", "control/parallel", "on|off", "C1", ROLE_OPERATOR,
-		false, true, false, PRIVILEGED_SWITCHES, "use two engines or one" },
-	[PRIVILEGED_DRAIN] = { "drain", "control/drain", "", "C1", ROLE_OPERATOR, false, false,
-		false, PRIVILEGED_GENERATIONS,
-		"let what runs end, begin nothing, refuse new jobs" },
-	[PRIVILEGED_FAULTS] = { "faults", "control/faults", "PLAN|none", "C1", ROLE_ROOT, false,
-		false, false, PRIVILEGED_FAULT_PLANS, "plant faults into the device" },
-	[PRIVILEGED_UNLOCK] = { "unlock", "control/unlock", "", "C1", ROLE_OPERATOR, false, false,
-		false, PRIVILEGED_UNLOCKS, "allow resets again after a storm of them" },
-	[PRIVILEGED_PREPARE] = { "prepare", "callables/NAME.img", "NAME SHA256", "C1",
-		ROLE_OPERATOR, false, false, false, PRIVILEGED_PREPARES,
-		"register a resident callable" },
-	[PRIVILEGED_CLOSE_CALLABLES] = { "close callables", "callables/close", "", "C1",
-		ROLE_OPERATOR, true, true, false, PRIVILEGED_GENERATIONS,
-		"release all resident callables; callables/ is empty then" },
-};
-
 struct privileged {
 	struct audit *audit;           /* fixed */
 	struct privileged_owner owner; /* fixed */
@@ -93,11 +46,6 @@ struct attempt {
 	const char *operation; /* the id of one that was approved; "" */
 	struct audit_record record;
 };
-
-const struct privileged_row *privileged_row(enum privileged_command c)
-{
-	return &rows[c];
-}
 
 int privileged_new(struct audit *audit, const struct privileged_owner *o, struct privileged **ret)
 {
@@ -168,11 +116,11 @@ static int check_who(struct attempt *t, struct fault *f)
 
 static int unknown_command(const struct attempt *t, struct fault *f)
 {
-	const char *names[ARRAY_SIZE(rows) + 1] = { NULL }, *near;
+	const char *names[ARRAY_SIZE(privileged_rows) + 1] = { NULL }, *near;
 	char action[96] = "write one of the commands that the README lists";
 
-	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
-		names[i] = rows[i].name;
+	for (size_t i = 0; i < ARRAY_SIZE(privileged_rows); i++)
+		names[i] = privileged_rows[i].name;
 	near = fault_nearest(t->words.words, names);
 	if (near)
 		snprintf(action, sizeof action, "did you mean \"%s\"?", near);
@@ -187,7 +135,9 @@ static int check_command(struct attempt *t, struct fault *f)
 		return unknown_command(t, f);
 	if (t->words.fits)
 		return 0;
-	return privileged_words_refuse(r, f);
+	return fault_set(f, -EINVAL, "write exactly that, with one blank between words",
+		"the command is: %s%s%s%s", r->name, r->args[0] ? " " : "", r->args,
+		r->needs_idle ? " [" PRIVILEGED_FORCE "]" : "");
 }
 
 static int check_reason(struct attempt *t, struct fault *f)
@@ -200,7 +150,7 @@ static int check_reason(struct attempt *t, struct fault *f)
 
 static enum privileged_command command_of(const struct attempt *t)
 {
-	return (enum privileged_command)(t->row - rows);
+	return (enum privileged_command)(t->row - privileged_rows);
 }
 
 static int check_support(struct attempt *t, struct fault *f)

@@ -81,7 +81,12 @@ struct privileged_row {
 	const char *summary;
 };
 
-const struct privileged_row *privileged_row(enum privileged_command c);
+extern const struct privileged_row privileged_rows[PRIVILEGED_COUNT]; /* privileged_rows.c */
+
+static inline const struct privileged_row *privileged_row(enum privileged_command c)
+{
+	return &privileged_rows[c];
+}
 
 /* A command that has been allowed, for the function that carries it out. */
 struct privileged_order {

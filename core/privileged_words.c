@@ -103,21 +103,6 @@ int privileged_words_of_line(const struct privileged_row *row, const char *line,
 	return 0;
 }
 
-const char *privileged_words_form(const struct privileged_row *row, char ret[PRIVILEGED_FORM_SIZE])
-{
-	snprintf(ret, PRIVILEGED_FORM_SIZE, "write one line: %s%s: REASON",
-		row->args[0] ? row->args : NOW, row->needs_idle ? " [" PRIVILEGED_FORCE "]" : "");
-	return ret;
-}
-
-int privileged_words_refuse(const struct privileged_row *row, struct fault *f)
-{
-	char form[PRIVILEGED_FORM_SIZE];
-
-	return fault_set(f, -EINVAL, "write it as reading the node says, one blank between words",
-		"not a command: %s", privileged_words_form(row, form));
-}
-
 void privileged_words_put_line(const struct privileged_words *w, const char *reason,
 	struct buf *out)
 {

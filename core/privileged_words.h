@@ -10,8 +10,7 @@
 
 #include "core/privileged.h"
 
-#define PRIVILEGED_FORCE     "force"
-#define PRIVILEGED_FORM_SIZE 96
+#define PRIVILEGED_FORCE "force"
 
 /* Borrowed from what was read. */
 struct privileged_words {
@@ -30,10 +29,6 @@ void privileged_words_get(const char *text, struct privileged_words *ret);
  * or too long for `size` bytes. */
 int privileged_words_of_line(const struct privileged_row *row, const char *line, char *ret_command,
 	size_t size, const char **ret_reason);
-/* What a node's form is, in words; `ret`. */
-const char *privileged_words_form(const struct privileged_row *row, char ret[PRIVILEGED_FORM_SIZE]);
-/* -EINVAL, and `f` tells that. */
-int privileged_words_refuse(const struct privileged_row *row, struct fault *f);
 /* And back: `w` fits. */
 void privileged_words_put_line(const struct privileged_words *w, const char *reason,
 	struct buf *out);

@@ -13,7 +13,7 @@
 
 #define PLACE_SIZE 80
 
-#define CALLABLE_TYPE "a name of callables/, or the number of its .id file"
+#define CALLABLE_TYPE "name of callables/, or the number of its .id file"
 #define SCALARS_TYPE  "array of at most 32 numbers"
 #define TENSORS_TYPE  "array of at most 32 names"
 #define GRAPH_TYPE    "array of 1..64 objects"

@@ -51,6 +51,38 @@ static int check_context(const struct request *req, const struct run_limits *lim
 		"the ids of the request are of a context that has ended");
 }
 
+/* A JSON document has at least a digit, a comma and a blank for each value, and takes far more memory
+ * while it is made: one that cannot be kept is not begun. */
+#define JSON_VALUE_BYTES 3
+
+static uint64_t least_output(const struct launch_plan *plan, enum request_output form)
+{
+	uint64_t bytes = 0;
+
+	for (size_t i = 0; i < plan->n_outputs; i++) {
+		const struct launch_tensor *t = &plan->tensors[plan->outputs[i]];
+
+		bytes += form == REQUEST_JSON
+			? JSON_VALUE_BYTES * (uint64_t)tensor_elements(&t->spec)
+			: t->bytes;
+	}
+	return bytes;
+}
+
+static int check_output(const struct request *req, const struct launch_plan *plan,
+	const struct run_limits *limits, struct fault *f)
+{
+	uint64_t least = least_output(plan, req->output);
+
+	if (least <= limits->output_bytes)
+		return 0;
+	return fault_at(f, -EFBIG, "outputs", -1,
+		req->output == REQUEST_JSON ? "ask for less, or for \"npy\" or \"raw\""
+					    : "ask for less, or raise output_size=",
+		"the output would have at least %llu bytes; output_size is %zu",
+		(unsigned long long)least, limits->output_bytes);
+}
+
 int run_launch_new(struct request *req, const struct run_limits *limits, struct run **ret,
 	struct fault *f)
 {
@@ -60,6 +92,8 @@ int run_launch_new(struct request *req, const struct run_limits *limits, struct 
 
 	if (!err)
 		err = callables_plan(limits->callables, req, &plan, f);
+	if (!err)
+		err = check_output(req, plan, limits, f);
 	if (err)
 		return err;
 	r = calloc(1, sizeof *r);
@@ -86,6 +120,8 @@ static enum npu_error launch_free(struct run *run)
 	callable_graph_free(r->graph);
 	for (size_t i = 0; c && i < r->n_taken; i++)
 		callable_buffer_release(c, r->addresses[i], &f); /* or the close does it */
+	if (c) /* before anybody learns of the job's end */
+		callables_refresh(run->limits.callables);
 	for (size_t i = 0; i < r->n_read; i++)
 		free(r->results[i]);
 	request_free(run->request);
@@ -105,11 +141,10 @@ static enum step refuse(struct step_fault *f)
 	return STEP_FAILED;
 }
 
-/* An empty tensor has a place, too. */
 static enum step take_tensor(struct run_launch *r, struct callable_cache *c, struct step_fault *f)
 {
 	const struct launch_tensor *t = &r->plan->tensors[r->n_taken];
-	AUTO_FREE void *zeros = t->data ? NULL : calloc(1, t->bytes + 1);
+	AUTO_FREE void *zeros = t->data ? NULL : calloc(1, t->bytes);
 	const void *from = t->data ? t->data : zeros;
 	uint64_t address;
 
@@ -117,10 +152,10 @@ static enum step take_tensor(struct run_launch *r, struct callable_cache *c, str
 		fault_set(&f->fault, -ENOMEM, "send it again later", "no memory for a tensor");
 		return STEP_FAILED;
 	}
-	if (callable_buffer_take(c, t->bytes ? t->bytes : 1, &address, &f->fault))
+	if (callable_buffer_take(c, t->bytes, &address, &f->fault))
 		return refuse(f);
 	r->addresses[r->n_taken++] = address;
-	if (t->bytes && callable_buffer_write(c, address, from, t->bytes, &f->fault))
+	if (callable_buffer_write(c, address, from, t->bytes, &f->fault))
 		return refuse(f);
 	return STEP_MORE;
 }
@@ -185,14 +220,14 @@ static enum step read_result(struct run_launch *r, struct callable_cache *c, str
 {
 	size_t at = r->plan->outputs[r->n_read];
 	const struct launch_tensor *t = &r->plan->tensors[at];
-	void *to = malloc(t->bytes + 1);
+	void *to = malloc(t->bytes);
 
 	if (!to) {
 		fault_set(&f->fault, -ENOMEM, "send it again later", "no memory for the output");
 		return STEP_FAILED;
 	}
 	r->results[r->n_read++] = to;
-	if (t->bytes && callable_buffer_read(c, to, r->addresses[at], t->bytes, &f->fault))
+	if (callable_buffer_read(c, to, r->addresses[at], t->bytes, &f->fault))
 		return refuse(f);
 	if (!tensor_is_finite(&t->spec, to)) /* as of every inference */
 		return run_refuse_infinite(f);

@@ -133,7 +133,15 @@ static struct owner owner_of(struct npufs *fs, const struct spot *p)
 }
 
 /* Refused attempts at what changes something are in the audit trail; what is allowed leaves its own
- * records when it is done. */
+ * records when it is done. Returns err. */
+static int noted(struct npufs *fs, const struct cred *c, const char *what, int err)
+{
+	if (err)
+		control_note(fs->control, c, what, NODE,
+			err == -EACCES ? "unauthorised" : "unchangeable");
+	return err;
+}
+
 static int decide(struct npufs *fs, const struct cred *c, const struct spot *p, int want,
 	const char *what)
 {
@@ -142,9 +150,7 @@ static int decide(struct npufs *fs, const struct cred *c, const struct spot *p, 
 
 	if (!err && want & W_OK && p->row && !is_image(p) && !is_close(p))
 		err = -EACCES; /* also root's: nothing takes it */
-	if (err && (want & W_OK || is_image(p) || is_close(p)))
-		control_note(fs->control, c, what, NODE, "unauthorised");
-	return err;
+	return want & W_OK || is_image(p) || is_close(p) ? noted(fs, c, what, err) : err;
 }
 
 static int may_change(struct npufs *fs, const struct cred *c, const char *what)
@@ -179,28 +185,34 @@ static int callables_getattr(struct npufs *fs, const struct cred *c, struct at a
 	return 0;
 }
 
+/* What is written has the length that was written, and nothing is taken back. */
+static int check_size(const struct spot *p, off_t size)
+{
+	if (!is_image(p))
+		return size ? -EINVAL : 0;
+	if (p->v.state != CALLABLES_WRITING)
+		return -EBUSY;
+	return (uint64_t)size == p->v.bytes ? 0 : -EINVAL;
+}
+
 #define SET_BY_COPIES \
 	(FUSE_SET_ATTR_SIZE | FUSE_SET_ATTR_CTIME | FUSE_SET_ATTR_ATIME | \
 		FUSE_SET_ATTR_ATIME_NOW | FUSE_SET_ATTR_MTIME | FUSE_SET_ATTR_MTIME_NOW)
 
 /* Who copies also sets what the file had elsewhere. An image takes it and stays as it is, but is nobody
  * else's: `cp -p`, mv, install and tar do not fail. */
-static int may_set(struct npufs *fs, const struct cred *c, const struct spot *p,
-	const struct stat *values, int set)
+static int check_values(struct npufs *fs, const struct spot *p, const struct stat *values, int set)
 {
 	const struct owner o = owner_of(fs, p);
 	const int of_images = FUSE_SET_ATTR_MODE | FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID;
-	int err = is_image(p) ? may_change(fs, c, "setattr") : decide(fs, c, p, W_OK, "setattr");
 
-	if (err)
-		return err;
 	if (!p->row || set & ~(SET_BY_COPIES | (is_image(p) ? of_images : 0)))
 		return -EPERM;
 	if (set & FUSE_SET_ATTR_UID && values->st_uid != o.uid)
 		return -EPERM;
 	if (set & FUSE_SET_ATTR_GID && values->st_gid != o.gid && values->st_gid != fs->gid)
 		return -EPERM;
-	return 0;
+	return set & FUSE_SET_ATTR_SIZE ? check_size(p, values->st_size) : 0;
 }
 
 static int callables_setattr(struct npufs *fs, const struct cred *c, struct at at,
@@ -212,12 +224,12 @@ static int callables_setattr(struct npufs *fs, const struct cred *c, struct at a
 
 	(void)open;
 	if (!err)
-		err = may_set(fs, c, &p, values, set);
-	if (!err && set & FUSE_SET_ATTR_SIZE && is_image(&p) && p.v.state != CALLABLES_WRITING)
-		err = -EBUSY;
-	if (!err && set & FUSE_SET_ATTR_SIZE && (uint64_t)values->st_size != p.v.bytes)
-		err = -EINVAL;
-	return err ? err : callables_getattr(fs, c, at, ret, &seconds);
+		err = is_image(&p) ? may_change(fs, c, "setattr")
+				   : decide(fs, c, &p, W_OK, "setattr");
+	if (err)
+		return err;
+	err = check_values(fs, &p, values, set);
+	return err ? noted(fs, c, "setattr", err) : callables_getattr(fs, c, at, ret, &seconds);
 }
 
 static int callables_access(struct npufs *fs, const struct cred *c, struct at at, int want)
@@ -267,8 +279,12 @@ static int callables_file_open(struct npufs *fs, const struct cred *c, struct at
 		err = -EINVAL;
 	if (!err)
 		err = decide(fs, c, &p, wants[mode], "open");
-	if (err || is_image(&p))
-		return err ? err : open_image(fs, &p, mode, ret);
+	if (!err && is_image(&p)) {
+		err = open_image(fs, &p, mode, ret);
+		return err == -EBUSY ? noted(fs, c, "open", err) : err;
+	}
+	if (err)
+		return err;
 	err = p.row->show(fs, p.v.number, &text);
 	if (err)
 		return err;
@@ -337,12 +353,14 @@ static int callables_file_create(struct npufs *fs, const struct cred *c, struct 
 	int err = may_change(fs, c, "create");
 
 	(void)mode; /* it is as the row says */
-	if (!err && (dir.object || split(file, name) != IMAGE))
-		err = -EINVAL;
-	if (!err)
-		err = callables_create(table(fs), name, &number);
 	if (err)
 		return err;
+	if (dir.object || split(file, name) != IMAGE)
+		err = -EINVAL;
+	else
+		err = callables_create(table(fs), name, &number);
+	if (err)
+		return noted(fs, c, "create", err);
 	kept = fs_cred_kept(fs, c);
 	*ret = image_handle_new(number, name, &kept);
 	if (!*ret) {
@@ -381,6 +399,13 @@ static int callables_unlink(struct npufs *fs, const struct cred *c, struct at di
 	err = forget_refusal(fs, file);
 	control_note(fs->control, c, "unlink", NODE, err ? "unchangeable" : NULL);
 	return err;
+}
+
+/* Links, folders, other names: nobody makes them. */
+static int callables_attempt(struct npufs *fs, const struct cred *c, struct at at, const char *what)
+{
+	(void)at;
+	return may_change(fs, c, what) ? -EACCES : noted(fs, c, what, -EPERM);
 }
 
 static int callables_may_list(struct npufs *fs, const struct cred *c, struct at dir)
@@ -432,4 +457,5 @@ const struct area_ops area_callables = {
 	.unlink = callables_unlink,
 	.may_list = callables_may_list,
 	.list = callables_list,
+	.refuse = callables_attempt,
 };

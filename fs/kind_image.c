@@ -75,16 +75,15 @@ static int take_bytes(struct npufs *fs, struct image_handle *h, const char *byte
 	buf_put(&h->bytes, bytes, size);
 	if (buf_error(&h->bytes))
 		return fault_set(f, -ENOMEM, "write it again later", "no memory for the image");
+	callables_grew(engine_callables(fs->engine), h->number, h->bytes.len);
 	return image_peek(h->bytes.data, h->bytes.len, &h->total, f);
 }
 
 static void image_write(struct npufs *fs, fuse_req_t req, struct handle *base, const char *bytes,
 	size_t size, off_t off)
 {
-	struct image_handle *h = (struct image_handle *)base;
-	int err = take_bytes(fs, h, bytes, size, off);
+	int err = take_bytes(fs, (struct image_handle *)base, bytes, size, off);
 
-	callables_grow(engine_callables(fs->engine), h->number, h->bytes.len);
 	if (err)
 		fuse_reply_err(req, -err);
 	else

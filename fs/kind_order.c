@@ -77,13 +77,6 @@ static void answer(struct control_order *base, int err)
 
 /* --- on its way ------------------------------------------------------------------------------- */
 
-static const char *node_of(const struct control_order *o)
-{
-	return o->what == CONTROL_APPROVE || o->what == CONTROL_WITHDRAW
-		? "control/approvals"
-		: privileged_row(o->command)->node;
-}
-
 /* An image that is not registered has to be refused by name: it is not taken back. Once the request
  * is out of the order, that may be gone. */
 static void on_interrupt(fuse_req_t req, void *parked)
@@ -93,7 +86,6 @@ static void on_interrupt(fuse_req_t req, void *parked)
 	fuse_req_t mine;
 
 	if (o->base.what != CONTROL_PREPARE && control_take_back(fs->control, &o->base)) {
-		control_note(fs->control, &o->base.who, "write", node_of(&o->base), "taken back");
 		free_order(o);
 		fuse_reply_err(req, EINTR);
 		return;
@@ -206,41 +198,30 @@ void order_park_raw(struct npufs *fs, fuse_req_t req, const struct control_raw *
 	submit(fs, req, o);
 }
 
-static int take_line(struct control_order *o, const char *bytes, size_t size)
+/* What is not even a line is an attempt too, and is told of as an empty one. */
+static void take_line(struct control_order *o, const char *bytes, size_t size)
 {
 	size_t n = size && bytes[size - 1] == '\n' ? size - 1 : size;
 
-	if (!n || n > CONTROL_LINE_MAX || memchr(bytes, '\0', n) || memchr(bytes, '\n', n))
-		return -EINVAL;
+	if (n > CONTROL_LINE_MAX || memchr(bytes, '\0', n) || memchr(bytes, '\n', n))
+		n = 0;
 	memcpy(o->line, bytes, n);
 	o->line[n] = '\0';
-	return 0;
-}
-
-/* What is not even a line is an attempt too. */
-static void note_words(struct npufs *fs, fuse_req_t req, const struct control_order *o)
-{
-	const struct cred who = fs_cred(req);
-
-	control_note(fs->control, &who, "write", node_of(o), "words");
 }
 
 static void order_write(struct npufs *fs, fuse_req_t req, struct handle *h, const char *bytes,
 	size_t size, off_t off)
 {
 	struct parked_order *o = order_like(&((struct order_handle *)h)->form, answer_write);
-	int err = o ? take_line(&o->base, bytes, size) : -ENOMEM;
 
 	(void)off;
-	if (!err) {
-		o->size = size;
-		submit(fs, req, o);
+	if (!o) {
+		fuse_reply_err(req, ENOMEM);
 		return;
 	}
-	if (err == -EINVAL)
-		note_words(fs, req, &o->base);
-	free_order(o);
-	fuse_reply_err(req, -err);
+	take_line(&o->base, bytes, size);
+	o->size = size;
+	submit(fs, req, o);
 }
 
 static void order_release(struct npufs *fs, struct handle *h)

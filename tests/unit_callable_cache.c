@@ -3,6 +3,7 @@
 #include "core/callable/cache.h"
 
 #include "callable_rig.h"
+#include "core/callable/buffer.h"
 
 #define BLOCK (2ull << 20)
 #define CAP   (2ull << 30)
@@ -370,6 +371,177 @@ static void prepare__memory_at_no_address_or_misaligned__poisoned_and_released(v
 	rig_close(&r);
 }
 
+/* What a context does in its life, as a row of what happens: images that share blocks, one that is alone
+ * and begins another block, buffers, launches, a graph. Whatever call fails, the same step is done once
+ * more and the rest goes on as if nothing had been. */
+struct life {
+	struct rig r;
+	struct buf images[3]; /* small, of more than half a block, large */
+	int32_t next;
+	uint64_t resident, buffers[2];
+	size_t n_buffers;
+	int failed;
+};
+
+static bool life_failed(struct life *l, int err)
+{
+	assert_true(err == 0 || l->r.f.err < 0);
+	l->failed += err != 0;
+	return err != 0;
+}
+
+static bool life_prepare(struct life *l, int which)
+{
+	const struct buf *image = &l->images[which];
+	struct callable_figures now;
+	int32_t id = callable_prepare(l->r.c, image->data, image->len, &l->r.f);
+
+	assert_int_equal(id, id < 0 ? -1 : l->next);
+	l->next += id >= 0;
+	l->resident += id >= 0 ? CALLABLE_ALIGN_UP(image->len, CALLABLE_ALIGN) : 0;
+	now = callable_figures(l->r.c);
+	assert_int_equal(now.registrations, l->next);
+	assert_int_equal(now.resident_bytes, l->resident);
+	assert_false(now.poisoned);
+	return life_failed(l, id < 0);
+}
+
+static bool life_buffer(struct life *l, int which)
+{
+	(void)which;
+	if (life_failed(l, callable_buffer_take(l->r.c, 64, &l->buffers[l->n_buffers], &l->r.f)))
+		return true;
+	l->n_buffers++;
+	return false;
+}
+
+static bool life_give_back(struct life *l, int which)
+{
+	if (life_failed(l, callable_buffer_release(l->r.c, l->buffers[which], &l->r.f)))
+		return true;
+	l->n_buffers--;
+	return false;
+}
+
+/* The small image, on the first buffer: 2 becomes 4, unless it did not run. */
+static bool life_launch(struct life *l, int id)
+{
+	struct packet_tensor t = { l->buffers[0], 64 };
+	struct callable_args args = { PACKET_VM, 1, 0, &t, NULL };
+	float *x = (float *)(void *)memory_soft_at(l->r.soft, t.address, t.bytes);
+	int err;
+
+	x[0] = 2;
+	err = callable_launch(l->r.c, id, &args, &l->r.f);
+	assert_true(x[0] == (err ? 2 : 4));
+	return life_failed(l, err);
+}
+
+static const struct {
+	bool (*step)(struct life *l, int which);
+	int which;
+} life_steps[] = {
+	{ life_prepare, 0 },
+	{ life_buffer, 0 },
+	{ life_launch, 0 },
+	{ life_prepare, 1 },
+	{ life_prepare, 1 }, /* begins a block */
+	{ life_prepare, 2 }, /* its own */
+	{ life_buffer, 0 },
+	{ life_prepare, 0 }, /* in the first block's tail */
+	{ life_launch, 4 },
+	{ life_give_back, 1 },
+	{ life_prepare, 2 },
+	{ life_launch, 0 },
+};
+
+static void life_begin(struct life *l)
+{
+	rig_open(&l->r, true);
+	l->next = 0;
+	l->resident = 0;
+	l->n_buffers = 0;
+	l->failed = 0;
+}
+
+/* Whatever is left of it is released, each once. */
+static void life_end(struct life *l)
+{
+	while (callable_close(l->r.c, &l->r.f) < 0)
+		assert_true(++l->failed < 2);
+	assert_int_equal(callable_figures(l->r.c).allocated_bytes, 0);
+	assert_int_equal(callable_figures(l->r.c).buffer_bytes, 0);
+	assert_int_equal(memory_soft_allocated(l->r.soft), 0);
+	rig_close(&l->r);
+}
+
+static void life_run(struct life *l)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(life_steps); i++)
+		while (life_steps[i].step(l, life_steps[i].which))
+			assert_int_equal(l->failed, 1); /* the call that fails does so once */
+	assert_int_equal(callable_figures(l->r.c).allocated_bytes,
+		2 * BLOCK + 2 * l->images[2].len);
+	life_end(l);
+}
+
+static void life_images(struct life *l)
+{
+	rig_scale(2, &l->images[0]);
+	rig_image(BLOCK / 2 + 64, &l->images[1]);
+	rig_image(BLOCK + 64, &l->images[2]);
+}
+
+static void life_done(struct life *l)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(l->images); i++)
+		buf_done(&l->images[i]);
+}
+
+static void life__each_call_of_each_kind_fails_once__goes_on_and_nothing_leaks(void **state)
+{
+	/* So many there are of each: two blocks, two large ones, two buffers; ... */
+	static const struct {
+		enum rig_call call;
+		size_t calls;
+	} rows[] = { { RIG_ALLOCATE, 6 }, { RIG_COPY, 6 }, { RIG_ENROLL, 6 }, { RIG_LAUNCH, 3 },
+		{ RIG_RELEASE, 6 }, { RIG_DRAIN, 1 } };
+	static struct life l;
+
+	(void)state;
+	life_images(&l);
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
+		for (size_t at = 1; at <= rows[i].calls + 1; at++) {
+			life_begin(&l);
+			rig_fail(&l.r, rows[i].call, at, NPU_DEVICE_BUSY);
+			life_run(&l);
+			if (l.failed != (at <= rows[i].calls))
+				fail_msg("call %d, number %zu: %d failed", (int)rows[i].call, at,
+					l.failed);
+		}
+	life_done(&l);
+}
+
+static void life__each_allocation_of_the_host_fails_once__goes_on_and_nothing_leaks(void **state)
+{
+	static struct life l;
+	bool more = true;
+	size_t at;
+
+	(void)state;
+	life_images(&l);
+	for (at = 1; more; at++) {
+		life_begin(&l);
+		host_fails_at = at;
+		life_run(&l);
+		more = host_fails_at == 0;
+		host_fails_at = 0;
+		assert_int_equal(l.failed, more);
+	}
+	assert_true(at > 6 + 3); /* the device's six, and the library's own */
+	life_done(&l);
+}
+
 /* --- order of errors, life-cycle -------------------------------------------------------------- */
 
 static void unregister__any_id__invalid_state(void **state)
@@ -428,6 +600,7 @@ static void prepare__malformed_in_a_wrong_state__invalid_argument(void **state)
 	AUTO_BUF struct buf image = BUF_INIT;
 	AUTO_BUF struct buf bad = BUF_INIT;
 	static struct rig r;
+	uint64_t address;
 
 	(void)state;
 	rig_scale(2, &image);
@@ -443,6 +616,8 @@ static void prepare__malformed_in_a_wrong_state__invalid_argument(void **state)
 	refused(&r, &bad, -EINVAL, "magic"); /* closed */
 	refused(&r, &image, -EBADFD, NULL);
 	assert_int_equal(launch(&r, -1), -EINVAL);
+	assert_int_equal(callable_buffer_take(r.c, 0, &address, &r.f), -EINVAL);
+	assert_int_equal(callable_buffer_take(r.c, 1, &address, &r.f), -EBADFD);
 	rig_close(&r);
 }
 
@@ -582,6 +757,10 @@ int main(void)
 		cmocka_unit_test(prepare__no_host_memory_anywhere__rolled_back),
 		cmocka_unit_test(
 			prepare__memory_at_no_address_or_misaligned__poisoned_and_released),
+		cmocka_unit_test(
+			life__each_call_of_each_kind_fails_once__goes_on_and_nothing_leaks),
+		cmocka_unit_test(
+			life__each_allocation_of_the_host_fails_once__goes_on_and_nothing_leaks),
 		cmocka_unit_test(unregister__any_id__invalid_state),
 		cmocka_unit_test(launch__ids_that_are_none__refused_before_the_device),
 		cmocka_unit_test(prepare__malformed_in_a_wrong_state__invalid_argument),

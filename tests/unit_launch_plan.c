@@ -189,6 +189,8 @@ static void new__what_does_not_fit__refused_by_field(void **state)
 		    "\"two\","
 		    "\"scalars\":[1,1]}]," IN(X) "," OUT(Y) "}",
 		-EINVAL, "graph[2].callable", "more steps than one request");
+	not_planned("{" TWO "," IN(X) "," OUT("{\"name\":\"y\",\"shape\":[0]}") "}", -EINVAL,
+		"outputs", "the tensor \"y\" is empty");
 	not_planned("{" TWO "," IN(X) "," OUT("{\"name\":\"y\",\"shape\":[67108864]}") "}", -E2BIG,
 		"outputs", "more than 268435456 bytes");
 	not_planned(

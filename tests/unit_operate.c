@@ -4,7 +4,9 @@
 #define SHORT "{\"prompt\":\"abc\",\"max_new_tokens\":1}"
 
 static struct device_ops ops; /* the recording backend with both resets */
-static uint8_t memory[4];     /* of the device, at address 16 */
+static char at_reset[4096];   /* its log then */
+static enum health_state at_wait;
+static uint8_t memory[4]; /* of the device, at address 16 */
 static uint32_t reg;
 static enum npu_error reset_code;
 static unsigned ccu_resets, device_resets;
@@ -13,6 +15,7 @@ static enum npu_error reset_ccu(struct vdevice *d)
 {
 	(void)d;
 	ccu_resets++;
+	fake_log(at_reset, sizeof at_reset);
 	return reset_code;
 }
 
@@ -20,7 +23,14 @@ static enum npu_error reset(struct vdevice *d)
 {
 	(void)d;
 	device_resets++;
+	fake_log(at_reset, sizeof at_reset);
 	return reset_code;
+}
+
+static enum npu_error wait_noting_health(struct outbuf *b)
+{
+	at_wait = health_state(&r.health);
+	return fake_store_ops.wait(b);
 }
 
 static enum npu_error read_mem(struct vdevice *d, uint64_t address, void *to, size_t size)
@@ -112,6 +122,77 @@ static void reset__each_level__acts_verifies_and_serves_anew(void **state)
 	check_generation(4);
 	assert_int_equal(health_state(&r.health), HEALTH_READY);
 	assert_int_equal(ccu_resets + device_resets, 2);
+}
+
+/* One after the other, whatever is between them. */
+static void check_order(const char *log, const char *const *words)
+{
+	for (const char *at = log; *words; words++) {
+		const char *found = strstr(at, *words);
+
+		if (!found)
+			fail_msg("no \"%s\" in \"%s\"", *words, at);
+		at = found + strlen(*words);
+	}
+}
+
+static void start_with_golden(void)
+{
+	static const float in[] = { 1, 2 }, out[] = { 2, 4 };
+	const struct fake_file files[] = { { "golden/in.bin", in, 8 },
+		{ "golden/out.bin", out, 8 } };
+	static const struct tensor_spec x = { "x", DTYPE_FLOAT32, 1, { 2 } },
+					y = { "y", DTYPE_FLOAT32, 1, { 2 } };
+	static struct model_info doubling = { "double", "graph", &x, &y, 1, 1, { NULL }, 0 };
+
+	fake.models = &doubling;
+	fake.n_models = 1;
+	fake_store_new(r.store);
+	fake_store_add(r.store, "double", fake_tensor_template, files, 2);
+	ops = fake_store_ops;
+	ops.reset_ccu = reset_ccu;
+	ops.reset = reset;
+	ops.wait = wait_noting_health;
+	reset_code = NPU_SUCCESS;
+	ccu_resets = device_resets = 0;
+	start(&ops);
+	await_health(HEALTH_READY);
+}
+
+/* The device contract's way: nothing is on the device, the act, what its status says, the configuration,
+ * the golden run, and only then ready. */
+static void reset__each_level__drain_act_verify_configure_warm_up_ready(void **state)
+{
+	static const char *const before[] = { "destroy_input_buf ", "reset_configuration ",
+		"destroy_calbin ", NULL };
+	static const char *const after[] = { "status ", "create_calbin ", "configure ", "status ",
+		"infer:double ", "wait ", NULL };
+	static const struct {
+		enum engine_operation what;
+		bool acts; /* by a call of its own, behind the configuration's end */
+	} levels[] = { { ENGINE_RESET_CCU, true }, { ENGINE_RESET_CONFIG, false },
+		{ ENGINE_RESET_DEVICE, true } };
+	char log[4096];
+
+	(void)state;
+	start_with_golden();
+	for (size_t i = 0; i < ARRAY_SIZE(levels); i++) {
+		fake_log_clear();
+		at_reset[0] = '\0';
+		at_wait = HEALTH_READY;
+		assert_int_equal(operate(levels[i].what, false), 0);
+		assert_int_equal(health_state(&r.health), HEALTH_READY);
+		assert_int_not_equal(at_wait, HEALTH_READY);
+		fake_log(log, sizeof log);
+		assert_int_equal(at_reset[0] != '\0', levels[i].acts);
+		assert_int_equal(strncmp(log, at_reset, strlen(at_reset)), 0);
+		check_order(levels[i].acts ? at_reset : log, before);
+		assert_null(strstr(at_reset, "create_calbin"));
+		check_order(strstr(log, "destroy_calbin "), after);
+		assert_int_equal(fake_count("infer:double"), 1);
+	}
+	assert_int_equal(ccu_resets, 1);
+	assert_int_equal(device_resets, 1);
 }
 
 static void reset__fails__failed_until_one_goes_well(void **state)
@@ -393,6 +474,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(reset__each_level__acts_verifies_and_serves_anew),
+		TEST(reset__each_level__drain_act_verify_configure_warm_up_ready),
 		TEST(reset__fails__failed_until_one_goes_well),
 		TEST(reset__backend_has_none__not_supported),
 		TEST(reset__jobs_running__busy_unless_forced),

@@ -349,8 +349,7 @@ static void run__a_slip__nearest_named(void **state)
 	assert_string_equal(f.action, "did you mean \"reset_ccu\"?");
 	expect_last("command", "unknown");
 	assert_int_equal(privileged_run(plane, &root, "memory write 1", "needed", &f), -EINVAL);
-	assert_string_equal(f.reason,
-		"not a command: write one line: ADDRESS BYTES [force]: REASON");
+	assert_string_equal(f.reason, "the command is: memory write ADDRESS BYTES [force]");
 }
 
 static void run__force__last_word_only(void **state)

@@ -8,8 +8,6 @@
 
 static int check_room(const struct callable_cache *c, uint64_t bytes, struct fault *f)
 {
-	if (!bytes)
-		return fault_set(f, -EINVAL, "ask for one byte at least", "a buffer of 0 bytes");
 	if (bytes <= CALLABLE_BUFFER_BYTES_MAX && c->buffered <= CALLABLE_BUFFER_BYTES_MAX - bytes)
 		return 0;
 	return fault_at(f, -ENOSPC, "buffer_bytes", -1, "use less at once",
@@ -21,9 +19,12 @@ int callable_buffer_take(struct callable_cache *c, uint64_t bytes, uint64_t *ret
 	struct fault *f)
 {
 	struct cache_buffer b = { .bytes = bytes }, *moved;
-	int err = cache_check_open(c, f);
 	enum npu_error code;
+	int err;
 
+	if (!bytes)
+		return fault_set(f, -EINVAL, "ask for one byte at least", "a buffer of 0 bytes");
+	err = cache_check_open(c, f);
 	if (!err)
 		err = check_room(c, bytes, f);
 	if (err)

@@ -203,6 +203,21 @@ def test_callables__empty_or_abandoned__leaves_nothing():
         until(lambda: listing(m) == [], 10, "it is gone")
 
 
+def test_callables__written_by_appending__has_the_length_written_so_far():
+    need_root()
+    with Mount() as m:
+        content = open(image(m, "add"), "rb").read()
+        path = m.path + "/callables/add.img"
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        for at in range(0, len(content), 100):
+            equal(os.stat(path).st_size, at)
+            os.write(fd, content[at:at + 100])
+        os.ftruncate(fd, len(content))
+        equal(errno_of(os.ftruncate, fd, 0), errno.EINVAL)
+        os.close(fd)
+        equal(show(m, "add.id"), "0\n")
+
+
 def test_callables__names__only_images_of_plain_names():
     need_root()
     with Mount() as m:
@@ -352,6 +367,32 @@ def test_graph__repeated__state_goes_from_launch_to_launch():
         equal(usage(m)["launches"], "200")
 
 
+def test_launch__answer_read__usage_counts_it():
+    need_root()
+    with Mount() as m:
+        put(m, "add")
+        for n in range(1, 100):
+            m.put("a.json", add("add"))
+            m.out("a")
+            equal(usage(m)["launches"], str(n))
+
+
+def test_launch__more_output_than_is_kept__refused_before_it_is_made():
+    need_root()
+    with Mount() as m:
+        put(m, "add")
+        before = m.rss()
+        with took(5, "the refusals"):
+            for form, n in (("json", 60_000_000), ("npy", 60_000_000), ("raw", 60_000_000),
+                            ("json", 6_000_000)):
+                m.put("big.json", add("add", output=form, outputs=[{"name": "z", "shape": [n]}]))
+                m.done("big")
+                equal((m.err("big")["error"], m.err("big")["field"]), ("27 EFBIG", "outputs"))
+        assert m.rss() < before + 65536, f"{before} kB, then {m.rss()}"
+        m.put("fits.json", add("add", output="raw", outputs=[{"name": "z", "shape": [4_000_000]}]))
+        equal(m.done("fits")["state"], "done")
+
+
 def test_launch__what_is_wrong__said_by_field():
     need_root()
     with Mount() as m:
@@ -442,6 +483,7 @@ def test_launch__cancelled_in_the_middle__gives_everything_back():
         m.put("long.json", json.dumps(r))
         m.runs("long")
         os.unlink(m.job("long.json"))
+        until(lambda: usage(m)["buffer_bytes"].split()[0] == "0", 10, "its tensors are given back")
         m.put("a.json", add("add"))
         with took(10, "the next one"):
             m.out("a")
@@ -513,6 +555,42 @@ def test_callables__kept_image_damaged__refused_at_start_and_the_rest_serve():
         equal(listing(m), ["add.id", "add.img", "bad.err", "bad.id"])
         assert "version" in show(m, "bad.err")
         equal(put(m, "bad").returncode, 0)
+
+
+def test_callables__odd_files_in_the_store__refused_alone():
+    need_root()
+    with Mount() as m:
+        for name in "abcdefgh":
+            put(m, name)
+        m.stop()
+        folder = m.store + "/callables/"
+        os.symlink("/etc/passwd", folder + "link.img")
+        write(folder + "notes.txt", "mine")
+        os.chmod(folder + "notes.txt", 0o666)
+        os.chmod(folder + "d.img", 0o666)
+        os.mkdir(folder + "folder.img")
+        m.start()
+        until(lambda: usage(m)["state"] == "open", 10, "they are registered")
+        equal([name for name in "abcdefgh" if name + ".img" in listing(m)], list("abcefgh"))
+        for name in ("d", "folder", "link"):
+            assert "could not be read" in show(m, name + ".err"), show(m, name + ".err")
+
+
+def test_callables__start_without_a_device__what_is_kept_is_not_overwritten():
+    need_root()
+    with Mount() as m:
+        put(m, "late")
+        m.stop()
+        m.options = ("fault=CreateVDevice@*:NoDevice",)
+        m.start()
+        equal(listing(m), ["late.img"])
+        equal(errno_of(open, m.path + "/callables/late.img", "wb"), errno.EBUSY)
+        assert put(m, "late", "matmul").returncode
+        m.stop()
+        m.options = ()
+        m.start()
+        until(lambda: usage(m)["state"] == "open", 10, "it is registered")
+        equal(open(m.path + "/callables/late.img", "rb").read(), open(image(m, "add"), "rb").read())
 
 
 def test_callables__store_folder_replaced_by_a_link__not_followed():

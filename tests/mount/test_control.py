@@ -1,5 +1,6 @@
 """control/: the privileged plane as files, for root alone, and every attempt in the audit trail."""
 
+import decimal
 import errno
 import json
 import os
@@ -87,21 +88,66 @@ def test_control__reset__done_audited_and_told():
         m.start()
 
 
+USAGE = {"load": "ALIAS [force]", "parallel": "on|off [force]", "drain": "now",
+         "trace/start": "SECONDS BYTES", "trace/stop": "now", "faults": "PLAN|none",
+         **{n: "now [force]" for n in ("configure", "reset_ccu", "reset_config", "reset_device", "unload")},
+         "unlock": "now", "../callables/close": "now [force]"}
+NO_LINES = ["", "now", "now:", "now: " + "x" * 2000, "now: " + "x" * 600, "now: a\x01b", "now: a\nnow: b",
+            "now: \0"]
+WRONG = {True: NO_LINES + ["now: ", "yes: please", "now forced: please", "force: please", "now  : x", "Now: x"],
+         False: NO_LINES + [": please", "a b c d: please", "a  b: please", " a: please"]}
+
+
 def test_control__wrong_words__einval_usage_and_one_refusal_each():
     need_root()
-    lines = ["", "now", "now:", "now: ", "yes: please", "now forced: please", "force: please",
-             "now: " + "x" * 2000, "now: a\x01b"]
-    with Mount() as m:
-        for line in lines:
-            equal(command(m, "reset_ccu", line), errno.EINVAL, line)
+    with Mount("fault=Wait@1000000:nan") as m:
+        for node, usage in USAGE.items():
+            form = f"write one line: {usage}: REASON\n"
+            equal(read(f"{m.path}/control/{node}").splitlines(keepends=True)[1:], [form], node)
+            lines = WRONG[usage.startswith("now")]
+            for line in lines if node in ("reset_ccu", "load") else lines[-2:]:
+                before = len(found(m, decision="refused"))
+                equal(command(m, node, line), errno.EINVAL, (node, line))
+                error = read(m.path + "/control/last_error")
+                assert "error: EINVAL\n" in error and error.endswith("usage: " + form), (node, line, error)
+                equal(len(found(m, decision="refused")), before + 1, (node, line))
+        equal(found(m, decision="intent"), [])
         equal(command(m, "load", "nothing: there"), errno.ENOENT)
-        equal(command(m, "parallel", "maybe: so"), errno.EINVAL)
-        equal(found(m, command="reset_ccu", decision="intent"), [])
-        error = read(m.path + "/control/last_error")
-        assert "error: EINVAL\n" in error and "written: maybe: so\n" in error, error
+        assert "usage:" not in read(m.path + "/control/last_error")
+        for node, line in (("parallel", "maybe: so"), ("trace/start", "one 100000: x"), ("faults", "Wiat@1:x: y")):
+            equal(command(m, node, line), errno.EINVAL)
+            error = read(m.path + "/control/last_error")
+            assert f"written: {line}\n" in error and f"usage: write one line: {USAGE[node]}" in error, error
+        for _ in range(70):
+            equal(command(m, "trace/stop", "now: fine") in (0, errno.EAGAIN), True)
+        assert "error: E" in read(m.path + "/control/last_error"), "it stays"
         m.put("a.json", HELLO)
         equal(m.out("a"), "hello\n")
         equal(m.status("a")["generation"], "1", "nothing was done")
+
+
+def test_control__more_at_once_than_can_wait__told_and_audited():
+    """Of one node the kernel passes on one write at a time, but any number of reads."""
+    need_root()
+    with Mount("fault=Wait@2:hang", "wait_limit=200ms", "drain=0", "raw_access") as m:
+        m.put("a.json", HELLO)
+        equal(errno_of(m.out, "a"), errno.ETIMEDOUT)
+        answers = []
+        with open(m.path + "/control/memory", "rb", buffering=0) as memory:
+            fd = memory.fileno()
+            readers = [threading.Thread(target=lambda: answers.append(errno_of(os.pread, fd, 4, 0x1000)))
+                       for _ in range(66)]
+            for reader in readers:
+                reader.start()
+            until(lambda: answers == [errno.EAGAIN], 10, "one is too many")
+            refused, = until(lambda: found(m, decision="refused"), 5, "it is recorded")
+            m.proc.terminate()
+            m.proc.wait()
+            for reader in readers:
+                reader.join()
+        equal((refused["command"], refused["node"], refused["why"], refused["uid"]),
+              ("memory read", "control/memory", "queue", 0))
+        m.ends(status=1)
 
 
 def test_control__ordinary_user__refused_everywhere_and_audited_cold_and_warm():
@@ -274,7 +320,7 @@ def test_control__interrupted_on_a_hung_device__the_writer_ends_and_texts_are_th
             read(m.path + "/control/audit")
         equal(os.listdir(m.path + "/control/operations"), ["1"])
         assert "state: under way" in read(m.path + "/control/operations/1")
-        until(lambda: found(m, command="write", node="control/reset_ccu", decision="refused",
+        until(lambda: found(m, command="reset_ccu", node="control/reset_ccu", decision="refused",
                             why="taken back"), 5, "the one that did not begin")
         m.proc.terminate()
         m.ends(status=1)
@@ -336,6 +382,98 @@ def test_control__approvals__two_different_approvers_and_only_then():
         equal(as_nobody(os.listdir, m.path + "/control/approvals"), errno.EACCES)
 
 
+def once(pairs):
+    """A JSON object no key of which is there twice."""
+    equal(len(dict(pairs)), len(pairs), "keys")
+    return dict(pairs)
+
+
+NS = decimal.Decimal(1000)  # of a microsecond, which is the format's unit
+
+
+def check_name(e):
+    """A metadata event: a process or a thread gets its name."""
+    equal(set(e), {"name", "ph", "ts", "pid", "tid", "args"})
+    assert e["name"] in ("process_name", "thread_name") and set(e["args"]) == {"name"}, e
+    assert isinstance(e["args"]["name"], str) and e["args"]["name"], e
+
+
+def check_complete(e):
+    """A complete event; where it begins and ends, in ns."""
+    equal(set(e), {"name", "cat", "ph", "ts", "dur", "pid", "tid", "args"})
+    assert isinstance(e["name"], str) and isinstance(e["cat"], str) and isinstance(e["args"], dict), e
+    assert all(isinstance(e[k], decimal.Decimal) and e[k] >= 0 for k in ("ts", "dur")), e
+    return int(e["ts"] * NS), int((e["ts"] + e["dur"]) * NS)
+
+
+def check_nesting(line, spans):
+    """Slices of one line that overlap without one being in the other are dropped by viewers."""
+    open_ends = []
+    for begin, end in sorted(spans, key=lambda s: (s[0], -s[1])):
+        while open_ends and open_ends[-1] <= begin:
+            open_ends.pop()
+        assert not open_ends or end <= open_ends[-1], f"{line}: {begin}..{end} leaves {open_ends[-1]}"
+        open_ends.append(end)
+
+
+def check_trace_format(text):
+    """What Perfetto and chrome://tracing ask of the JSON form; its complete events."""
+    doc = json.loads(text, parse_float=decimal.Decimal, object_pairs_hook=once)
+    equal(set(doc), {"traceEvents", "displayTimeUnit", "metadata"})
+    assert doc["displayTimeUnit"] in ("ms", "ns")
+    names, lines, complete = {}, {}, []
+    for e in doc["traceEvents"]:
+        assert all(isinstance(e[k], int) and 0 <= e[k] < 1 << 32 for k in ("pid", "tid")), e
+        if e["ph"] == "M":
+            check_name(e)
+            names.setdefault((e["name"], e["pid"], e["tid"]), []).append(e["args"]["name"])
+            continue
+        equal(e["ph"], "X")
+        lines.setdefault((e["pid"], e["tid"]), []).append(check_complete(e))
+        complete.append(e)
+    assert all(len(x) == 1 for x in names.values()), f"named twice: {names}"
+    for pid, tid in lines:
+        assert ("process_name", pid, 0) in names, (pid, names)
+        if not names["process_name", pid, 0][0].startswith("queue"):
+            assert ("thread_name", pid, tid) in names, (pid, tid, names)
+    for line, spans in lines.items():
+        check_nesting(line, spans)
+    equal(len(complete), doc["metadata"]["events"])
+    return complete
+
+
+def test_control__trace__of_all_that_happens_is_of_the_format():
+    """Jobs beside each other, a batch, callables, sessions, what is cancelled, a reset."""
+    need_root()
+    with Models("max_active=3", models=("dates", "xor")) as m:
+        image = m.dir + "/add.img"
+        ok([BUILD + "/npufs-admin", "callable", "build", TOP + "/examples/callables/add.json", image])
+        ok(["cp", image, m.path + "/callables/add.img"])
+        equal(command(m, "trace/start", "60 10000000: everything"), 0)
+        numbers = {"datatype": "FP32", "shape": [2], "data": [1, 2]}
+        m.put("c.json", json.dumps({"callable": "add", "scalars": [2], "outputs": [{"name": "z", "shape": [2]}],
+                                    "inputs": [{"name": n, **numbers} for n in "xy"]}))
+        for i in range(1, 10):
+            m.put(f"a{i}.txt", f"{i} Mar 2024\n")
+        m.put("s.json", '{"prompt": "3 Mar 2024", "session": "s", "max_new_tokens": 4}')
+        m.put("b.jsonl", '{"prompt": "3 Mar 2024"}\n' * 5)
+        m.put("gone.txt", "4 Mar 2024\n")
+        os.unlink(m.job("gone.txt"))
+        for stem in ("c", "s", "b", *(f"a{i}" for i in range(1, 10))):
+            equal(m.done(stem)["state"], "done", stem)
+        equal(command(m, "reset_ccu", "now: a test"), 0)
+        m.put("x.json", XOR)
+        m.out("x")
+        equal(command(m, "trace/stop", "now: enough"), 0)
+        events = check_trace_format(read(m.path + "/control/trace/last.json"))
+        kinds = {e["name"] for e in events}
+        equal(kinds, {"queue", "transfer_in", "compute", "checks", "transfer_out", "kv_update", "delivery",
+                      "generation_open", "generation_close"})
+        jobs = {m.status(stem)["job"] for stem in ("c", "s", "b", "a1", "a9", "x")}
+        for kind in ("queue", "compute", "delivery"):
+            assert jobs <= {str(e["args"]["job"]) for e in events if e["name"] == kind}, kind
+
+
 def test_control__trace__bounded_ends_by_itself_and_has_no_content():
     need_root()
     with Models() as m:
@@ -350,10 +488,8 @@ def test_control__trace__bounded_ends_by_itself_and_has_no_content():
             equal(m.out(f"a{i}"), f"2024-03-0{i + 1}\n")
         until(lambda: read(base + "state").startswith("ended by its time\n"), 10, "its end")
         text = read(base + "last.json")
-        events = [e for e in json.loads(text)["traceEvents"] if e["ph"] == "X"]
-        names = {e["name"] for e in events}
+        names = {e["name"] for e in check_trace_format(text)}
         assert {"queue", "compute", "checks", "delivery"} <= names, names
-        assert all(e["dur"] >= 0 and e["ts"] >= 0 for e in events)
         assert "Mar" not in text and "2024" not in text and m.store not in text
         equal(as_nobody(read, base + "last.json"), errno.EACCES)
         equal(command(m, "trace/start", "60 1000000: again"), 0)

@@ -8,7 +8,7 @@ import stat
 import threading
 import time
 
-from harness import (BUILD, DELAY, LONG_REQUEST, SLOW, Mount, as_user, equal, errno_of, need_root, ok, read,
+from harness import (BUILD, DELAY, LONG_REQUEST, SLOW, TOP, Mount, as_user, equal, errno_of, need_root, ok, read,
                      run, took, until)
 from test_control import HELLO, NOBODY, command, found, key, records, write
 
@@ -262,6 +262,81 @@ def test_hostile__no_groups_named__nobody_has_a_role():
             for name in ("", "/load", "/trace", "/trace/state", "/unlock"):
                 equal(errno_of(as_user, 1001, os.stat if name else os.listdir, m.path + "/control" + name,
                                groups=groups), errno.EACCES, name)
+
+
+# --- callables/ --------------------------------------------------------------------------------
+
+# Everybody may look at these; nobody below may do more, nor read an image or how to close them.
+CALLABLES = {"": DIR, "add.id": SHOWN, "usage": SHOWN, "add.img": COMMAND, "close": COMMAND}
+LOOKS = {"stat": 0, "access F": 0, "open path": 0, "create over": errno.EEXIST}
+READS = {"access R": 0, "open r": 0, "read": 0}
+OF_FILE = {**LOOKS, "list": errno.ENOTDIR, "rmdir": errno.ENOTDIR}
+OF_FOLDER = {**LOOKS, **READS, "access X": 0, "list": 0, "link out": errno.EPERM, **dict.fromkeys(
+    ("read", "open w", "open rw", "open w trunc", "write", "truncate", "truncate to 5"), errno.EISDIR)}
+OF_CALLABLES = {DIR: OF_FOLDER, SHOWN: {**OF_FILE, **READS}, COMMAND: OF_FILE}
+
+
+def want_of_callable(name, operation):
+    """What somebody without a role is answered."""
+    return OF_CALLABLES[CALLABLES[name]].get(operation, errno.EACCES)
+
+
+def try_callables(base, own):
+    """Every attempt at callables/; what each gave."""
+    with open(own, "wb"):
+        pass
+    return {(name, operation): errno_of(OPERATIONS[operation][0], f"{base}/{name}".rstrip("/"), own)
+            for name in CALLABLES for operation in OPERATIONS if name or operation not in OF_PARENT}
+
+
+def test_hostile__callables__nothing_changed_and_every_attempt_told_cold_and_warm():
+    need_root()
+    with Mount(*GROUPS) as m:
+        base, own = m.path + "/callables", m.job("own.tmp")
+        ok([BUILD + "/npufs-admin", "callable", "build", f"{TOP}/examples/callables/add.json",
+            m.dir + "/add.img"])
+        ok(["cp", m.dir + "/add.img", base + "/add.img"])
+        for uid, groups in ((NOBODY, ()), (1002, (TRACERS,))):
+            for caches in ("cold", "warm"):
+                before = told(m, uid)
+                if caches == "warm":
+                    ok(f"ls -lR {base} >/dev/null; cat {base}/* >/dev/null")
+                got = as_user(uid, try_callables, base, own, groups=groups)
+                bad = [f"{uid} {caches}: {o} {n}: {errno.errorcode.get(e, 0)}, not "
+                       f"{errno.errorcode.get(want_of_callable(n, o), 0)}"
+                       for (n, o), e in got.items() if e != want_of_callable(n, o)]
+                assert not bad, "\n".join(bad)
+                # That a file cannot be executed is the kernel's own answer.
+                refused = sum(e == errno.EACCES and o != "access X" for (_, o), e in got.items())
+                until(lambda b=before, u=uid, r=refused: os.listdir(m.path + "/control") and
+                      told(m, u) >= b + r, 15, f"{uid} {caches}: {refused} refusals told")
+            os.unlink(own)
+        equal(read(base + "/add.id"), "0\n")
+        equal(sorted(os.listdir(base)), ["add.id", "add.img", "close", "usage"])
+
+
+def test_hostile__callables__what_roots_attempts_cannot_change_is_told():
+    need_root()
+    with Mount() as m:
+        base = m.path + "/callables/"
+        ok([BUILD + "/npufs-admin", "callable", "build", f"{TOP}/examples/callables/add.json",
+            m.dir + "/add.img"])
+        ok(["cp", m.dir + "/add.img", base + "add.img"])
+        attempts_ = {"mkdir": (errno.EPERM, os.mkdir, base + "x"),
+                     "symlink": (errno.EPERM, os.symlink, "/etc", base + "x"),
+                     "rename": (errno.EPERM, os.rename, base + "add.img", base + "x.img"),
+                     "setattr": (errno.EPERM, os.chown, base + "add.img", 1001, -1),
+                     "open": (errno.EBUSY, os.open, base + "add.img", os.O_WRONLY),
+                     "unlink": (errno.EBUSY, os.unlink, base + "add.img"),
+                     "create": (errno.EINVAL, write_new, base + "x.txt")}
+        for what, (want_errno, function, *args) in attempts_.items():
+            equal(errno_of(function, *args), want_errno, what)
+            until(lambda w=what: found(m, command=w, why="unchangeable", uid=0), 5, f"{what} is told")
+
+
+def write_new(path):
+    """As the shell's >."""
+    os.close(os.open(path, os.O_CREAT | os.O_WRONLY))
 
 
 # --- modes and roles ---------------------------------------------------------------------------
