@@ -257,7 +257,8 @@ install: programs ## to DESTDIR and PREFIX
 	install -D -m 755 $(BUILD)/npufs $(DESTDIR)$(PREFIX)/sbin/npufs
 	install -D -m 755 $(BUILD)/npufs-admin $(DESTDIR)$(PREFIX)/sbin/npufs-admin
 	$(if $(CALRT_SDK),install -D -m 755 $(BUILD)/npufs-calrt.so $(DESTDIR)$(PREFIX)/lib/npufs/npufs-calrt.so)
-	install -D -m 644 examples/host/npufs.service $(DESTDIR)$(PREFIX)/lib/systemd/system/npufs.service
+	sed 's|/usr/local/|$(PREFIX)/|' examples/host/npufs.service | install -D -m 644 /dev/stdin \
+		$(DESTDIR)$(PREFIX)/lib/systemd/system/npufs.service
 	install -D -m 644 README.md $(DESTDIR)$(PREFIX)/share/doc/npufs/README.md
 
 clean: ## remove build/

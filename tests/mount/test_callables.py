@@ -91,13 +91,36 @@ def test_callables__shell_redirection__registered_once():
         equal(usage(m)["registrations"], f"2 of {LIMIT}")
 
 
+def test_callables__appended_in_pieces__whole_whoever_looks_meanwhile():
+    """Where the next piece goes is taken from the size that the file shows (K03-01)."""
+    need_root()
+    with Mount() as m:
+        with open(image(m, "add"), "rb") as f:
+            whole = f.read()
+        path = image(m, "add")
+        r = run(f"{{ head -c 100 {path}; tail -c +101 {path}; }} >> {m.path}/callables/a.img")
+        equal(r.returncode, 0, r.stderr)
+        path = m.path + "/callables/b.img"
+        fd = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_APPEND)
+        for k in range(0, len(whole), 100):
+            os.write(fd, whole[k:k + 100])
+            equal(os.stat(path).st_size, min(k + 100, len(whole)))
+            equal(errno_of(os.ftruncate, fd, k + 1), errno.EINVAL)
+            os.ftruncate(fd, min(k + 100, len(whole)))
+        os.close(fd)
+        for name in ("a", "b"):
+            with open(f"{m.path}/callables/{name}.img", "rb") as f:
+                equal(f.read(), whole)
+
+
 def test_callables__copied_with_what_it_had__registered_as_the_folder_has_it():
-    """What keeps owner, mode and times does not fail, and changes nothing of them (K06-02, K07-01)."""
+    """What keeps owner and mode does not fail, and changes nothing of them (K06-02, K07-01)."""
     need_root()
     with Mount() as m:
         folder = m.path + "/callables"
-        for k, command in enumerate(("cp -p {0} {1}", "cp {0} {0}.x && mv {0}.x {1}", "install -m 644 {0} {1}",
-                                     "cp {0} {1} && touch {1}")):
+        commands = ["cp -p {0} {1}", "cp {0} {0}.x && mv {0}.x {1}", "install -m 644 {0} {1}",
+                    "cp {0} {1} && touch {1}"]
+        for k, command in enumerate(commands):
             file = f"{folder}/c{k}.img"
             ok(command.format(image(m, "add"), file))
             equal(show(m, f"c{k}.id"), f"{k}\n")

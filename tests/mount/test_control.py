@@ -10,8 +10,8 @@ import subprocess
 import threading
 import time
 
-from harness import (BUILD, DELAY, LONG_REQUEST, TOP, Mount, as_user, equal, errno_of, need_root, ok, read,
-                     run, took, until)
+from harness import (BUILD, DELAY, LONG_REQUEST, TOP, Mount, as_user, equal, errno_of, need_root, ok,
+                     read, run, took, until)
 from test_models import XOR, Models
 
 HELLO = '{"prompt":"hello"}'
@@ -313,13 +313,14 @@ def waits(m, line):
 
 
 def test_control__interrupted_on_a_hung_device__the_writer_ends_and_texts_are_there():
-    """A signal ends the wait of whoever writes: what has begun goes on, the rest is taken back (K05-03)."""
+    """A signal ends the wait: what has begun goes on, what has not is taken back (K05-03)."""
     need_root()
     with Mount("fault=Wait@2:hang", "wait_limit=200ms", "drain=0") as m:
         m.put("a.json", HELLO)
         equal(errno_of(m.out, "a"), errno.ETIMEDOUT)
         image = m.dir + "/add.img"
-        ok([BUILD + "/npufs-admin", "callable", "build", TOP + "/examples/callables/add.json", image])
+        spec = TOP + "/examples/callables/add.json"
+        ok([BUILD + "/npufs-admin", "callable", "build", spec, image])
         for line in ("echo now force: begun > control/reset_ccu",
                      "echo now force: waiting > control/reset_ccu",
                      f"exec cp {image} callables/add.img"):
