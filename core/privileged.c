@@ -89,7 +89,7 @@ struct attempt {
 	bool took;                 /* a token */
 	bool counted;              /* among the resets of a storm */
 	char name[AUDIT_NAME_MAX]; /* the record's command */
-	char told[AUDIT_MESSAGE_MAX];
+	char told[AUDIT_MESSAGE_MAX], comm[AUDIT_COMM_SIZE];
 	const char *operation; /* the id of one that was approved; "" */
 	struct audit_record record;
 };
@@ -541,6 +541,8 @@ static void begin(struct attempt *t, struct privileged *p, const struct cred *wh
 	t->operation = "";
 	t->record.who = who;
 	t->record.login = audit_login(who->pid);
+	audit_comm(who->pid, t->comm);
+	t->record.comm = t->comm;
 }
 
 static int end(struct attempt *t, int err, struct fault *mine, struct fault *f)

@@ -76,6 +76,7 @@ def test_control__reset__done_audited_and_told():
         done, = found(m, command="reset_ccu", decision="done")
         assert intent["seq"] < done["seq"] and intent["message"] == "a fan was replaced", intent
         equal((intent["uid"], intent["node"]), (0, "control/reset_ccu"))
+        equal((intent["comm"], intent["pid"]), (read("/proc/self/comm").strip(), os.getpid()))
         told = read(m.path + "/control/operations/1")
         assert "state: done\n" in told and "command: reset_ccu\n" in told, told
         assert any('"decision":"done"' in x
@@ -178,7 +179,7 @@ def test_control__descriptor_given_away__the_writer_counts():
         equal(as_nobody(os.write, fd, b"now: mine\n"), errno.EACCES)
         os.close(fd)
         refused, = found(m, uid=NOBODY, command="reset_ccu", decision="refused")
-        equal(refused["why"], "unauthorised")
+        equal((refused["why"], refused["comm"]), ("unauthorised", read("/proc/self/comm").strip()))
         equal(found(m, command="reset_ccu", decision="intent"), [])
 
 
