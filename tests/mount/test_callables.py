@@ -185,17 +185,35 @@ def test_callables__too_large__refused_by_name_of_the_option():
         assert "callable_size" in show(m, "big.err"), show(m, "big.err")
 
 
-def test_callables__many__all_there_and_the_next_one_refused():
+def test_callables__as_many_as_can_be__all_there_and_the_next_one_refused():
     need_root()
-    with Mount() as m:
-        content = open(image(m, "add"), "rb").read()
-        for i in range(300):
-            write(f"{m.path}/callables/c{i}.img", content)
-        equal(sorted(int(show(m, f"c{i}.id")) for i in range(300)), list(range(300)))
-        equal(len(listing(m)), 600)
-        equal(usage(m)["registrations"], f"300 of {LIMIT}")
-        m.put("a.json", add("c299"))
-        equal(json.loads(m.out("a"))["outputs"][0]["data"], [11, 22, 33, 44])
+    m = Mount()
+    ok(["mount", "-t", "tmpfs", "-o", "mode=755", "tmpfs", m.store])  # a disk would take minutes
+    os.mkdir(m.store + "/models", 0o755)
+    try:
+        with m:
+            content = open(image(m, "add"), "rb").read()
+            for i in range(LIMIT):
+                write(f"{m.path}/callables/c{i}.img", content)
+            equal(sorted(int(show(m, f"c{i}.id")) for i in range(LIMIT)), list(range(LIMIT)))
+            before = usage(m)
+            equal(errno_of(write, m.path + "/callables/more.img", content), errno.ENOSPC)
+            equal(show(m, "more.id"), "-1\n")
+            assert "error: 28 ENOSPC\nfield: registrations\n" in show(m, "more.err"), show(m, "more.err")
+            equal((usage(m), before["registrations"]), (before, f"{LIMIT} of {LIMIT}"))
+            equal(len(listing(m)), 2 * LIMIT + 2)
+            m.put("a.json", add(f"c{LIMIT - 1}"))
+            equal(json.loads(m.out("a"))["outputs"][0]["data"], [11, 22, 33, 44])
+            m.stop()
+            m.start()
+            until(lambda: usage(m)["state"] == "open", 20, "they are registered again")
+            equal(usage(m)["registrations"], f"{LIMIT} of {LIMIT}")
+            write_line(m, "now: too many")
+            equal((listing(m), usage(m)["allocated_bytes"]), ([], f"0 of {2 << 30}"))
+            assert not os.path.exists(m.store + "/callables"), "images were kept"
+            ok(["umount", "-l", m.store])
+    finally:
+        run(["umount", "-l", m.store])
 
 
 # --- who ------------------------------------------------------------------------------------------
