@@ -4,6 +4,7 @@ import array
 import errno
 import hashlib
 import json
+import math
 import os
 import struct
 
@@ -297,6 +298,21 @@ def test_launch__matmul__as_in_plain_python():
             "outputs": [{"name": "c", "shape": [2, 2]}]}))
         want = [sum(a[i * 3 + k] * b[k * 2 + j] for k in range(3)) for i in range(2) for j in range(2)]
         equal(json.loads(m.out("m"))["outputs"][0]["data"], want)
+
+
+def test_launch__softmax__as_in_plain_python():
+    need_root()
+    with Mount() as m:
+        put(m, "softmax", "softmax")
+        rows = [[1, 2, 3], [0, 0, 0], [-500, 500, 499]]
+        m.put("s.json", json.dumps({"callable": "softmax", "scalars": [3, 3], "inputs": [
+            {"name": "x", "datatype": "FP32", "shape": [3, 3], "data": rows}],
+            "outputs": [{"name": "y", "shape": [3, 3]}]}))
+        got = json.loads(m.out("s"))["outputs"][0]["data"]
+        for i, row in enumerate(rows):
+            terms = [math.exp(x - max(row)) for x in row]
+            for j, term in enumerate(terms):
+                assert abs(got[3 * i + j] - term / sum(terms)) < 1e-6, (got, i, j)
 
 
 def test_launch__files_and_bytes__as_elsewhere():
