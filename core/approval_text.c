@@ -47,6 +47,7 @@ static const struct line {
 	{ "generation: ", is_number },
 	{ "operation: ", approval_is_id },
 	{ "command: ", is_ascii },
+	{ "effect: ", is_ascii },
 	{ "reason: ", is_any },
 	{ "asked by: ", is_ascii },
 	{ "asked at: ", is_ascii },
@@ -107,6 +108,7 @@ static void put_lines(const struct approval_facts *facts, struct buf *out)
 	buf_printf(out, "%s%" PRIu64 "\n", l++->label, facts->generation);
 	buf_printf(out, "%s%s\n", l++->label, facts->operation);
 	buf_printf(out, "%s%s\n", l++->label, facts->command);
+	buf_printf(out, "%s%s\n", l++->label, facts->effect);
 	buf_printf(out, "%s%s\n", l++->label, facts->reason);
 	buf_puts(out, l++->label);
 	put_who(facts, out);
@@ -121,7 +123,8 @@ int approval_text_put(const struct approval_facts *facts, struct buf *out)
 
 	if (strlen(facts->command) + strlen(facts->reason) >= APPROVAL_TEXT_MAX)
 		return -E2BIG;
-	if (!is_ascii(facts->command, strlen(facts->command)) || !facts->reason[0] ||
+	if (!is_ascii(facts->command, strlen(facts->command)) ||
+		!is_ascii(facts->effect, strlen(facts->effect)) || !facts->reason[0] ||
 		!is_clean(facts->reason))
 		return -EINVAL;
 	put_lines(facts, out);

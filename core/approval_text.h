@@ -7,6 +7,7 @@
  *   generation: 3
  *   operation: 32 HEX DIGITS      random, as the two before
  *   command: reset_device force
+ *   effect: reset the device: the last resort; jobs that run then fail
  *   reason: what its operator wrote
  *   asked by: uid 0 gid 0 pid 41 loginuid 1000
  *   asked at: 2026-01-31T12:00:00.123Z
@@ -35,7 +36,7 @@
 struct approval_facts {
 	char store[APPROVAL_ID_SIZE], daemon[APPROVAL_ID_SIZE], operation[APPROVAL_ID_SIZE];
 	uint64_t generation;
-	const char *command, *reason;
+	const char *command, *effect, *reason;
 	const struct cred *who;
 	int64_t login;          /* -1: not known */
 	int64_t asked, expires; /* wall time, ns */

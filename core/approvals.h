@@ -49,6 +49,7 @@ struct approvals_order {
 	const struct cred *who;
 	int64_t login;       /* audit_login()'s */
 	const char *command; /* with its arguments, and "force" */
+	const char *effect;  /* what it does, for who is to sign it */
 	const char *reason;
 };
 

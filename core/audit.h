@@ -3,9 +3,9 @@
  *
  * STORE/audit/ (0700) holds NNNNNNNN.jsonl (0600), a record a line, oldest first:
  *
- *   {"seq":7,"time":"2026-01-31T12:00:00.123Z","uid":0,"gid":0,"pid":41,"loginuid":1000,
- *    "command":"reset_ccu","node":"control/reset_ccu","args":"SHA-256","decision":"intent",
- *    "why":"","message":"the operator's reason","prev":"SHA-256","hash":"SHA-256"}
+ *   {"seq":7,"time":"2026-01-31T12:00:00.123Z","uid":0,"gid":0,"pid":41,"comm":"bash",
+ *    "loginuid":1000,"command":"reset_ccu","node":"control/reset_ccu","args":"SHA-256",
+ *    "decision":"intent","why":"","message":"the operator's reason","prev":"SHA-256","hash":"SHA-256"}
  *
  * in one line, without blanks, in this order. `args` is the digest of the arguments, which are never
  * written themselves. STORE/audit-jobs/ is the same with records of jobs that ended:
@@ -74,6 +74,7 @@
 #define AUDIT_LINE_MAX      2048       /* bytes of a line and its newline */
 #define AUDIT_MESSAGE_MAX   256        /* bytes of a message; the rest is cut */
 #define AUDIT_NAME_MAX      64         /* of command, node and why */
+#define AUDIT_COMM_SIZE     16         /* of the kernel's name of a program, and a NUL */
 
 #define AUDIT_JOBS_FILES_MAX 256 /* files of the trail of jobs */
 
@@ -100,7 +101,8 @@ enum audit_decision {
 /* Texts may be anything: they are sanitised and cut. NULL is "". */
 struct audit_record {
 	const struct cred *who;
-	int64_t login; /* audit_login()'s */
+	int64_t login;    /* audit_login()'s */
+	const char *comm; /* audit_comm()'s; NULL and "": not known */
 	const char *command, *node;
 	const char *args; /* only their digest is written */
 	enum audit_decision decision;
@@ -124,6 +126,8 @@ struct audit_job {
 /* The user who once logged in to what became this process; -1 where it is not known. Ask while the
  * process is known to be there. */
 int64_t audit_login(pid_t pid);
+/* The name of the program that it runs, which that may have chosen itself; "" where it is not known. */
+void audit_comm(pid_t pid, char ret[AUDIT_COMM_SIZE]);
 
 /* Make folder and key if need be, verify the end of the chain (all of the newest file that has records)
  * and the head, and go on from there. -EBADMSG: it is broken, and `f` says where; -EBUSY: in use. */

@@ -48,6 +48,10 @@ static void add_who(struct json_value *to, const struct audit_record *r)
 	json_add_uint(to, "uid", r->who->uid);
 	json_add_uint(to, "gid", r->who->gid);
 	json_add_int(to, "pid", r->who->pid);
+	if (r->comm && r->comm[0])
+		add_text(to, "comm", r->comm, AUDIT_COMM_SIZE);
+	else
+		json_add_null(to, "comm");
 	if (r->login < 0)
 		json_add_null(to, "loginuid");
 	else
@@ -233,6 +237,11 @@ static bool is_login(const struct json_value *v, struct audit_line *l)
 	return json_type(v) == JSON_NULL || is_integer(v, l);
 }
 
+static bool is_comm(const struct json_value *v, struct audit_line *l)
+{
+	return json_type(v) == JSON_NULL || is_text(v, l);
+}
+
 static bool is_decision(const struct json_value *v, struct audit_line *l)
 {
 	(void)l;
@@ -286,6 +295,7 @@ static const struct member of_command[] = {
 	{ "uid", is_integer, false },
 	{ "gid", is_integer, false },
 	{ "pid", is_integer, false },
+	{ "comm", is_comm, true }, /* earlier trails have none */
 	{ "loginuid", is_login, false },
 	{ "command", is_text, false },
 	{ "node", is_text, false },

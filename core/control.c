@@ -27,6 +27,7 @@ struct note {
 	uint32_t uid, gid;
 	int32_t pid;
 	int64_t login;
+	char comm[AUDIT_COMM_SIZE];
 	const char *what, *node, *why;
 };
 
@@ -83,14 +84,17 @@ void control_usage(enum privileged_command c, struct buf *out)
 
 static int refuse_line(struct control *c, const struct control_order *o, struct fault *f)
 {
+	char comm[AUDIT_COMM_SIZE];
 	const struct audit_record r = { .who = &o->who,
 		.login = audit_login(o->who.pid),
+		.comm = comm,
 		.command = privileged_row(o->command)->name,
 		.node = privileged_row(o->command)->node,
 		.args = o->line,
 		.decision = AUDIT_REFUSED,
 		.why = "words" };
 
+	audit_comm(o->who.pid, comm);
 	if (audit_write(c->audit, &r))
 		return fault_set(f, -EIO, "see to the audit folder of the store and its disk",
 			"nothing was done: the audit trail cannot be written");
@@ -402,9 +406,15 @@ static void *worker_main(void *line)
 void control_note(struct control *c, const struct cred *who, const char *what, const char *node,
 	const char *why)
 {
-	const struct note n = { who->uid, who->gid, who->pid, audit_login(who->pid), what, node,
-		why };
+	struct note n = { .uid = who->uid,
+		.gid = who->gid,
+		.pid = who->pid,
+		.login = audit_login(who->pid),
+		.what = what,
+		.node = node,
+		.why = why };
 
+	audit_comm(who->pid, n.comm);
 	lock_take(&c->lock);
 	if (c->stopping || c->n_notes == CONTROL_NOTES ||
 		(why && !rate_take(&c->rate, NOTES_BURST, NOTES_REFILL, clock_mono()))) {
@@ -454,6 +464,7 @@ static void write_notes(struct control *c, const struct note *notes, size_t n, u
 			.pid = notes[i].pid };
 		r[i] = (struct audit_record){ .who = &who[i],
 			.login = notes[i].login,
+			.comm = notes[i].comm,
 			.command = notes[i].what,
 			.node = notes[i].node,
 			.decision = notes[i].why ? AUDIT_REFUSED : AUDIT_DONE,

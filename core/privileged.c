@@ -42,7 +42,7 @@ struct attempt {
 	bool took;                 /* a token */
 	bool counted;              /* among the resets of a storm */
 	char name[AUDIT_NAME_MAX]; /* the record's command */
-	char told[AUDIT_MESSAGE_MAX];
+	char told[AUDIT_MESSAGE_MAX], comm[AUDIT_COMM_SIZE];
 	const char *operation; /* the id of one that was approved; "" */
 	struct audit_record record;
 };
@@ -327,12 +327,19 @@ static bool needs_approval(const struct attempt *t)
 
 static int ask_approval(struct attempt *t, const char *command, struct fault *f)
 {
-	const struct approvals_order order = { t->order.who, t->record.login, command,
-		t->record.message };
+	char effect[160];
+	const struct approvals_order order = { .who = t->order.who,
+		.login = t->record.login,
+		.command = command,
+		.effect = effect,
+		.reason = t->record.message };
 	struct approvals *a = t->p->owner.approvals;
 	char id[APPROVAL_ID_SIZE];
-	int err = approvals_submit(a, &order, id, f);
+	int err;
 
+	snprintf(effect, sizeof effect, "%s; %s", t->row->summary,
+		t->order.forced ? "jobs that run then fail" : "not while jobs run");
+	err = approvals_submit(a, &order, id, f);
 	if (err)
 		return refuse(t, err, err == -EINVAL ? "text" : approvals_word(err), f);
 	err = record(t, AUDIT_PENDING, id);
@@ -489,6 +496,8 @@ static void begin(struct attempt *t, struct privileged *p, const struct cred *wh
 	t->operation = "";
 	t->record.who = who;
 	t->record.login = audit_login(who->pid);
+	audit_comm(who->pid, t->comm);
+	t->record.comm = t->comm;
 }
 
 static int end(struct attempt *t, int err, struct fault *mine, struct fault *f)

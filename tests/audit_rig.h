@@ -118,6 +118,7 @@ static const struct cred operator_cred = { .uid = 0, .gid = 5, .pid = 77 };
 
 static const struct audit_record sample = { .who = &operator_cred,
 	.login = 1000,
+	.comm = "sh",
 	.command = "reset_ccu",
 	.node = "control/reset_ccu",
 	.args = "abc",

@@ -242,6 +242,7 @@ static void approve__any_folder__shown_signed_and_written_back(void **state)
 		.daemon = "00000000000000000000000000000002",
 		.operation = "00000000000000000000000000000003",
 		.command = "reset_device",
+		.effect = "reset it",
 		.reason = "stuck",
 		.who = &who,
 		.login = -1,

@@ -4,6 +4,9 @@
 #include "audit_rig.h"
 
 #include <pthread.h>
+#include <sys/prctl.h>
+
+#include "core/audit_line.h"
 
 /* --- form ------------------------------------------------------------------------------------- */
 
@@ -42,16 +45,19 @@ static void write__two_records__as_documented(void **state)
 	r.decision = AUDIT_FAILED;
 	r.why = "EIO";
 	r.login = -1;
+	r.comm = "";
 	r.message = NULL;
 	assert_int_equal(audit_write(x->audit, &r), 0);
 	read_file(x, FIRST, &b);
 	expect_line(&b, 0, "{\"seq\":1,\"time\":\"",
-		"\",\"uid\":0,\"gid\":5,\"pid\":77,\"loginuid\":1000,\"command\":\"reset_ccu\","
+		"\",\"uid\":0,\"gid\":5,\"pid\":77,\"comm\":\"sh\",\"loginuid\":1000,\"command\":"
+		"\"reset_ccu\","
 		"\"node\":\"control/reset_ccu\",\"args\":\"" ABC "\",\"decision\":\"intent\","
 		"\"why\":\"\",\"message\":\"stuck since noon\",\"prev\":\"" ZEROS "\"",
 		hash);
 	snprintf(rest, sizeof rest,
-		"\",\"uid\":0,\"gid\":5,\"pid\":77,\"loginuid\":null,\"command\":\"reset_ccu\","
+		"\",\"uid\":0,\"gid\":5,\"pid\":77,\"comm\":null,\"loginuid\":null,\"command\":"
+		"\"reset_ccu\","
 		"\"node\":\"control/reset_ccu\",\"args\":\"" ABC "\",\"decision\":\"failed\","
 		"\"why\":\"EIO\",\"message\":\"\",\"prev\":\"%s\"",
 		hash);
@@ -101,6 +107,45 @@ static void login__this_process__as_the_kernel_says(void **state)
 	assert_int_equal(audit_login(getpid()), uid == UINT32_MAX ? -1 : (int64_t)uid);
 	assert_int_equal(audit_login(0), -1);
 	assert_int_equal(audit_login(-1), -1);
+}
+
+static void comm__this_process__as_it_called_itself(void **state)
+{
+	char was[AUDIT_COMM_SIZE], comm[AUDIT_COMM_SIZE];
+
+	(void)state;
+	assert_int_equal(prctl(PR_GET_NAME, was), 0);
+	audit_comm(getpid(), comm);
+	assert_string_equal(comm, was);
+	assert_int_equal(prctl(PR_SET_NAME, "a name as long as it can be"), 0);
+	audit_comm(getpid(), comm);
+	assert_string_equal(comm, "a name as long ");
+	prctl(PR_SET_NAME, was);
+	audit_comm(0, comm);
+	assert_string_equal(comm, "");
+}
+
+/* Of a trail that began before there was the member. */
+static void verify__record_without_comm__is_one(void **state)
+{
+	const char *member = "\"comm\":\"sh\",";
+	struct audit_rig *x = *state;
+	AUTO_BUF struct buf b = BUF_INIT;
+	char hash[SHA256_HEX_SIZE], *at;
+	struct audit_line l;
+
+	write_some(x, 1);
+	read_file(x, FIRST, &b);
+	at = strstr(buf_text(&b), member);
+	assert_non_null(at);
+	memmove(at, at + strlen(member), strlen(at + strlen(member)) + 1);
+	at = strstr(b.data, ",\"hash\":\"");
+	assert_string_equal(audit_line_get(AUDIT_COMMANDS, b.data, strlen(b.data) - 1, &l),
+		"its bytes are not those that its hash was made of");
+	sha256_hex(b.data, (size_t)(at - b.data), hash);
+	memcpy(at + strlen(",\"hash\":\""), hash, SHA256_HEX_SIZE - 1);
+	assert_null(audit_line_get(AUDIT_COMMANDS, b.data, strlen(b.data) - 1, &l));
+	assert_int_equal(l.seq, 1);
 }
 
 /* --- what breaks the chain -------------------------------------------------------------------- */
@@ -289,6 +334,8 @@ int main(void)
 		TEST(write__wild_texts__sanitised_and_cut),
 		TEST(write__no_trail__is_an_error),
 		TEST(login__this_process__as_the_kernel_says),
+		TEST(comm__this_process__as_it_called_itself),
+		TEST(verify__record_without_comm__is_one),
 		TEST(verify__any_byte_changed__told_where),
 		TEST(verify__byte_added_or_removed__broken),
 		TEST(verify__records_moved__broken),

@@ -397,7 +397,8 @@ static void write__mirror__gets_what_is_on_the_disk(void **state)
 	assert_int_equal(n_mirrored, 1);
 	assert_memory_equal(mirrored[0], "{\"seq\":1,\"time\":\"2", 18);
 	strcpy(want,
-		"\",\"uid\":0,\"gid\":5,\"pid\":77,\"loginuid\":1000,\"command\":\"reset_ccu\","
+		"\",\"uid\":0,\"gid\":5,\"pid\":77,\"comm\":\"sh\",\"loginuid\":1000,\"command\":"
+		"\"reset_ccu\","
 		"\"node\":\"control/reset_ccu\",\"decision\":\"intent\",\"why\":\"\","
 		"\"message\":\"a?b\\\"\"}");
 	assert_string_equal(mirrored[0] + 41, want);

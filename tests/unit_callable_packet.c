@@ -144,6 +144,25 @@ static void packet_enter__one_field_wrong__its_answer(void **state)
 	assert_int_equal(consumed, 0);
 }
 
+static void packet_enter__any_reserved_bit__refused(void **state)
+{
+	static const struct {
+		size_t at, size;
+	} reserved[] = { { PLACE(reserved) }, { PLACE(reserved2) } };
+
+	(void)state;
+	make_good();
+	consumed = 0;
+	for (size_t i = 0; i < ARRAY_SIZE(reserved); i++)
+		for (size_t bit = 0; bit < reserved[i].size * 8; bit++) {
+			struct packet p = good;
+
+			p.data[reserved[i].at + bit / 8] |= (uint8_t)(1u << bit % 8);
+			assert_int_equal(enter(&p, p.bytes), PACKET_BAD_RESERVED);
+		}
+	assert_int_equal(consumed, 0);
+}
+
 static void packet_enter__two_fields_wrong__the_first_in_order(void **state)
 {
 	(void)state;
@@ -346,28 +365,42 @@ static void consume__scalar_over_its_maximum__refused(void **state)
 	rig_close(&r);
 }
 
+/* What was right when it was uploaded: every part of it is looked at again. */
 static void consume__image_changed_on_the_device__refused_and_poisoned(void **state)
 {
+	static const struct {
+		bool of_child;
+		size_t at; /* in the header, or the first child's row */
+	} parts[] = {
+		{ true, offsetof(struct image_child, offset) },
+		{ true, offsetof(struct image_child, id) + 2 },
+		{ true, offsetof(struct image_child, n_code) },
+		{ false, offsetof(struct image_header, n_tensors) },
+		{ false, offsetof(struct image_header, total_bytes) },
+		{ false, IMAGE_HEADER + offsetof(struct image_row, type) },
+		{ false, IMAGE_HEADER + offsetof(struct image_row, access) },
+	};
 	AUTO_BUF struct buf image = BUF_INIT;
 	static struct rig r;
 	struct packet_tensor t;
-	struct image_child *c;
-	struct image_header *h;
+	struct image_header h;
 	uint8_t *bytes;
 	float *x;
 
 	(void)state;
-	rig_open(&r, true);
-	t = rig_tensor(&r, 1, &x);
 	rig_scale(2, &image);
-	rig_prepare(&r, &image);
-	bytes = memory_soft_at(r.soft, rig_address(&r, 0), image.len);
-	h = (struct image_header *)(void *)bytes;
-	c = (struct image_child *)(void *)(bytes + h->children_offset);
-	c->offset += 1 << 30;
-	assert_int_equal(answer_to(&r, t), PACKET_BAD_IMAGE);
-	assert_true(callable_figures(r.c).poisoned);
-	rig_close(&r);
+	memcpy(&h, image.data, sizeof h);
+	for (size_t i = 0; i < ARRAY_SIZE(parts); i++) {
+		rig_open(&r, true);
+		t = rig_tensor(&r, 1, &x);
+		rig_prepare(&r, &image);
+		assert_int_equal(answer_to(&r, t), PACKET_OK);
+		bytes = memory_soft_at(r.soft, rig_address(&r, 0), image.len);
+		bytes[parts[i].at + (parts[i].of_child ? h.children_offset : 0)] ^= 0x1c;
+		assert_int_equal(answer_to(&r, t), PACKET_BAD_IMAGE);
+		assert_true(callable_figures(r.c).poisoned);
+		rig_close(&r);
+	}
 }
 
 static void consume__payload_that_is_not_as_long_as_it_says__refused(void **state)
@@ -405,6 +438,7 @@ int main(void)
 		cmocka_unit_test(packet_enter__truncated__refused),
 		cmocka_unit_test(packet_enter__beyond_its_space_or_wrapping__refused),
 		cmocka_unit_test(packet_enter__one_field_wrong__its_answer),
+		cmocka_unit_test(packet_enter__any_reserved_bit__refused),
 		cmocka_unit_test(packet_enter__two_fields_wrong__the_first_in_order),
 		cmocka_unit_test(packet_enter__last_ids_and_lengths__taken),
 		cmocka_unit_test(packet_consume__default_and_strong_in_one_link__each_answers),

@@ -1,5 +1,6 @@
-/* Any bytes as an image, and as a specification: refused with a place in it, or an image that is
- * loaded by a launch, which ends and stays within its arguments. */
+/* Any bytes as an image, as a specification, and as a launch packet: refused with a place in it, or an
+ * image that is loaded by a launch, which ends and stays within its arguments; of a packet, what a
+ * consumer gets has passed every check of the entry. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -76,12 +77,44 @@ static void check_image(const void *bytes, size_t size)
 	free(tensor);
 }
 
+static enum packet_answer see_packet(void *device, const struct packet_prefix *p,
+	const uint8_t *payload, uint64_t bytes)
+{
+	struct packet_payload head;
+
+	(void)device;
+	CHECK(p->version == PACKET_VERSION &&
+		(p->mode == PACKET_LAUNCH || p->mode == PACKET_REPLAY));
+	CHECK(p->id >= 0 && p->id < CALLABLE_IDS_MAX);
+	CHECK(p->n_tensors <= CALLABLE_TENSORS_MAX && p->n_scalars <= CALLABLE_SCALARS_MAX);
+	CHECK(p->address && p->address % CALLABLE_ALIGN == 0 && p->bytes >= IMAGE_HEADER);
+	CHECK(p->address + p->bytes > p->address && bytes >= sizeof head);
+	memcpy(&head, payload + bytes - sizeof head, sizeof head); /* all of it is there */
+	return PACKET_OK;
+}
+
+/* At the top of an address space: every sum past its end wraps. */
+static void check_packet(const uint8_t *data, size_t size)
+{
+	const struct packet_dispatch d = { .consumers = { [PACKET_VM] = see_packet } };
+	AUTO_FREE uint8_t *bytes = malloc(size + !size);
+	const struct packet_space space = { bytes, UINT64_MAX - size, size };
+
+	CHECK(bytes);
+	if (size)
+		memcpy(bytes, data, size);
+	CHECK(packet_enter(&d, &space, space.address, size) < PACKET_ANSWERS);
+	CHECK(packet_enter(&d, &space, space.address, size + 1) != PACKET_OK);
+	CHECK(packet_enter(&d, &space, space.address + 1, size) != PACKET_OK);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	AUTO_BUF struct buf image = BUF_INIT;
 	struct fault f = FAULT_NONE;
 
 	check_image(data, size);
+	check_packet(data, size);
 	if (image_build((const char *)data, size, &image, &f) == 0)
 		check_image(image.data, image.len);
 	else

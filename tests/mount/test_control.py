@@ -79,6 +79,7 @@ def test_control__reset__done_audited_and_told():
         done, = found(m, command="reset_ccu", decision="done")
         assert intent["seq"] < done["seq"] and intent["message"] == "a fan was replaced", intent
         equal((intent["uid"], intent["node"]), (0, "control/reset_ccu"))
+        equal((intent["comm"], intent["pid"]), (read("/proc/self/comm").strip(), os.getpid()))
         told = read(m.path + "/control/operations/1")
         assert "state: done\n" in told and "command: reset_ccu\n" in told, told
         assert any('"decision":"done"' in x
@@ -181,7 +182,7 @@ def test_control__descriptor_given_away__the_writer_counts():
         equal(as_nobody(os.write, fd, b"now: mine\n"), errno.EACCES)
         os.close(fd)
         refused, = found(m, uid=NOBODY, command="reset_ccu", decision="refused")
-        equal(refused["why"], "unauthorised")
+        equal((refused["why"], refused["comm"]), ("unauthorised", read("/proc/self/comm").strip()))
         equal(found(m, command="reset_ccu", decision="intent"), [])
 
 
@@ -373,7 +374,8 @@ def test_control__approvals__two_different_approvers_and_only_then():
         equal(command(m, "reset_device", "now: it answers nothing"), errno.EINPROGRESS)
         pending, = os.listdir(m.path + "/control/approvals")
         text = read(f"{m.path}/control/approvals/{pending}")
-        assert "reset_device" in text and "it answers nothing" in text, text
+        assert "\ncommand: reset_device\neffect: reset the device: the last resort; not while jobs run\n" \
+            "reason: it answers nothing\n" in text, text
         equal(approve(m, pending, keys[2]).returncode, 1, "no approver's key")
         equal(approve(m, pending, keys[0]).returncode, 0)
         equal(approve(m, pending, keys[0]).returncode, 1, "the same one again")

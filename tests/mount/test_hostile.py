@@ -648,3 +648,4 @@ def test_hostile__flood_of_refused_attempts__bounded_and_nobody_waits():
         assert len(mine) < 100 + 2 * 60 * SLOW + 10, len(mine)
         size = sum(e.stat().st_size for e in os.scandir(m.store + "/audit"))
         assert size < 1 << 20, size
+        assert os.path.getsize(m.log) < 1 << 16, os.path.getsize(m.log)
