@@ -11,28 +11,14 @@
 
 #include "core/clock.h"
 #include "core/control_acts.h"
+#include "core/control_notes.h"
 #include "core/lock.h"
 #include "core/log.h"
+#include "core/mem.h"
 #include "core/privileged_words.h"
-#include "core/rate.h"
 #include "core/trace.h"
 
-/* Refused looks recorded one by one: so many at once, then one in so long. */
-#define NOTES_BURST  100
-#define NOTES_REFILL (NS_PER_SEC / 2)
-/* Recorded with one sync: those that wait at the end hold it up. */
-#define NOTES_TOGETHER 64
-
-struct note {
-	uint32_t uid, gid;
-	int32_t pid;
-	int64_t login;
-	char comm[AUDIT_COMM_SIZE];
-	const char *what, *node, *why;
-};
-
 enum { COMMANDS, TEXTS, LINE_COUNT };
-#define THREAD_COUNT (LINE_COUNT + 1)
 
 /* Orders for a thread. */
 struct line {
@@ -49,17 +35,13 @@ struct control {
 	struct approvals *approvals;  /* NULL: nothing needs them */
 	struct privileged *gate;
 	struct control_acts acts; /* fixed; what the present order reads is the worker's */
-	pthread_t threads[THREAD_COUNT];
+	pthread_t threads[LINE_COUNT];
 	size_t n_threads; /* the owner's */
+	struct control_notes *notes;
 	struct line lines[LINE_COUNT];
 	struct lock lock;
-	struct lock_cond noted;
 	/* by lock */
 	bool stopping;
-	struct note notes[CONTROL_NOTES];
-	size_t note_first, n_notes;
-	uint64_t lost; /* refused looks that have no record of their own */
-	struct rate rate;
 	struct control_operation operations[CONTROL_OPERATIONS]; /* the id's place is id modulo */
 	struct control_operation last_bad; /* id 0: none yet; its place may be another's by now */
 	uint64_t next_id;
@@ -401,96 +383,6 @@ static void *worker_main(void *line)
 	return NULL;
 }
 
-/* --- the thread of records -------------------------------------------------------------------- */
-
-void control_note(struct control *c, const struct cred *who, const char *what, const char *node,
-	const char *why)
-{
-	struct note n = { .uid = who->uid,
-		.gid = who->gid,
-		.pid = who->pid,
-		.login = audit_login(who->pid),
-		.what = what,
-		.node = node,
-		.why = why };
-
-	audit_comm(who->pid, n.comm);
-	lock_take(&c->lock);
-	if (c->stopping || c->n_notes == CONTROL_NOTES ||
-		(why && !rate_take(&c->rate, NOTES_BURST, NOTES_REFILL, clock_mono()))) {
-		c->lost++;
-	} else {
-		c->notes[(c->note_first + c->n_notes++) % CONTROL_NOTES] = n;
-		lock_cond_signal(&c->noted);
-	}
-	lock_drop(&c->lock);
-}
-
-/* What was decided alike; 0: the end. */
-static size_t take_notes(struct control *c, struct note ret[NOTES_TOGETHER], uint64_t *ret_lost)
-{
-	size_t n = 0;
-
-	lock_take(&c->lock);
-	while (!c->n_notes && !c->stopping)
-		lock_cond_wait(&c->noted, &c->lock);
-	while (n < NOTES_TOGETHER && c->n_notes) {
-		const struct note *first = &c->notes[c->note_first];
-
-		if (n && !first->why != !ret[0].why)
-			break;
-		ret[n++] = *first;
-		c->note_first = (c->note_first + 1) % CONTROL_NOTES;
-		c->n_notes--;
-	}
-	*ret_lost = c->lost;
-	if (n)
-		c->lost = 0;
-	lock_drop(&c->lock);
-	return n;
-}
-
-static void write_notes(struct control *c, const struct note *notes, size_t n, uint64_t lost)
-{
-	struct cred who[NOTES_TOGETHER];
-	struct audit_record r[NOTES_TOGETHER];
-	char message[96] = "";
-	size_t n_written;
-	int err;
-
-	for (size_t i = 0; i < n; i++) {
-		who[i] = (struct cred){ .uid = notes[i].uid,
-			.gid = notes[i].gid,
-			.pid = notes[i].pid };
-		r[i] = (struct audit_record){ .who = &who[i],
-			.login = notes[i].login,
-			.comm = notes[i].comm,
-			.command = notes[i].what,
-			.node = notes[i].node,
-			.decision = notes[i].why ? AUDIT_REFUSED : AUDIT_DONE,
-			.why = notes[i].why,
-			.message = i ? "" : message };
-	}
-	if (lost)
-		snprintf(message, sizeof message, "%llu more were refused before and not recorded",
-			(unsigned long long)lost);
-	err = audit_write_all(c->audit, r, n, &n_written);
-	if (err)
-		log_error("%zu attempts could not be audited: %s", n - n_written, strerror(-err));
-}
-
-static void *scribe_main(void *control)
-{
-	struct control *c = control;
-	struct note notes[NOTES_TOGETHER];
-	uint64_t lost;
-	size_t n;
-
-	while ((n = take_notes(c, notes, &lost)))
-		write_notes(c, notes, n, lost);
-	return NULL;
-}
-
 /* --- start and end ---------------------------------------------------------------------------- */
 
 static void init_lines(struct control *c)
@@ -512,7 +404,7 @@ static int start_thread(struct control *c, void *(*thread)(void *), void *of)
 
 static int start_threads(struct control *c)
 {
-	int err = start_thread(c, scribe_main, c);
+	int err = 0;
 
 	for (size_t i = 0; i < LINE_COUNT && !err; i++)
 		err = start_thread(c, worker_main, &c->lines[i]);
@@ -551,7 +443,6 @@ int control_new(const struct control_config *config, struct control **ret)
 		return -ENOMEM;
 	c->config = *config;
 	lock_init(&c->lock, RANK_CONTROL, "control");
-	lock_cond_init(&c->noted);
 	init_lines(c);
 	if (audit_open(config->store, AUDIT_COMMANDS, &c->audit, &f))
 		log_error("privileged commands are refused: %s", f.reason);
@@ -564,6 +455,8 @@ int control_new(const struct control_config *config, struct control **ret)
 	if (!err)
 		err = privileged_new(c->audit, &owner, &c->gate);
 	c->acts.gate = c->gate;
+	if (!err)
+		err = control_notes_new(c->audit, &c->notes);
 	if (!err)
 		err = start_threads(c);
 	if (err)
@@ -578,26 +471,33 @@ struct approvals *control_approvals(struct control *c)
 	return c->approvals;
 }
 
+void control_note(struct control *c, const struct cred *who, const char *what, const char *node,
+	const char *why)
+{
+	if (c->notes)
+		control_notes_add(c->notes, who, what, node, why);
+}
+
 void control_stop(struct control *c)
 {
 	lock_take(&c->lock);
 	c->stopping = true;
 	for (size_t i = 0; i < LINE_COUNT; i++)
 		lock_cond_signal(&c->lines[i].work);
-	lock_cond_signal(&c->noted);
 	lock_drop(&c->lock);
 	for (size_t i = 0; i < c->n_threads; i++)
 		pthread_join(c->threads[i], NULL);
+	control_notes_free(take_ptr(c->notes));
 }
 
 void control_free(struct control *c)
 {
 	if (!c)
 		return;
+	control_notes_free(c->notes);
 	privileged_free(c->gate);
 	approvals_close(c->approvals);
 	audit_close(c->audit);
-	lock_cond_done(&c->noted);
 	for (size_t i = 0; i < LINE_COUNT; i++)
 		lock_cond_done(&c->lines[i].work);
 	lock_done(&c->lock);

@@ -12,9 +12,8 @@
 #include "core/models.h"
 #include "core/privileged.h"
 
-#define CONTROL_OPERATIONS  64   /* kept to be read afterwards */
-#define CONTROL_WAITING     64   /* commands, and texts, that wait; then -EAGAIN */
-#define CONTROL_NOTES       1024 /* attempts to be audited; what comes on top is counted */
+#define CONTROL_OPERATIONS  64 /* kept to be read afterwards */
+#define CONTROL_WAITING     64 /* commands, and texts, that wait; then -EAGAIN */
 #define CONTROL_AUDIT_SHOWN 1000
 #define CONTROL_LINE_MAX    1024 /* bytes of a command and its reason */
 

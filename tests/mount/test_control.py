@@ -279,7 +279,7 @@ def test_control__flood_of_refused_attempts__bounded_and_nobody_waits():
         with took(2, "an operator's command"):
             equal(command(m, "configure", "now: in spite of it"), 0)
         child.join()
-        until(lambda: any("more were refused" in r["message"] for r in
+        until(lambda: any("more came before" in r["message"] for r in
                           found(m, uid=NOBODY)) or as_nobody(os.listdir, m.path + "/control") and
               False, 10, "the rest was counted")
         assert len(found(m, uid=NOBODY)) < 1000, len(found(m, uid=NOBODY))
