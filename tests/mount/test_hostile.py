@@ -179,7 +179,7 @@ def try_all(base, pending, own):
 def told(m, uid):
     """Attempts of that user that were refused, as far as the trail tells: records, and counts in the next."""
     all_of_them = records(m)
-    counts = [re.match(r"(\d+) more were refused", r.get("message", "")) for r in all_of_them]
+    counts = [re.match(r"(\d+) more came before", r.get("message", "")) for r in all_of_them]
     return (sum(r.get("uid") == uid and r["decision"] == "refused" for r in all_of_them) +
             sum(int(c[1]) for c in counts if c))
 
