@@ -408,10 +408,15 @@ int callables_no_context(const struct callables *t, struct fault *f)
 		"the callables of the store are not registered yet");
 }
 
+/* Among more the nearest one is not looked for: it takes a microsecond and more a name, of the thread
+ * that serves everybody. */
+#define NEAR_NAMES_MAX 512
+
 static int unknown_locked(const struct callables *t, const struct request_launch *l,
 	struct fault *f)
 {
-	const char **names = calloc(t->n + 1, sizeof *names), *near = NULL;
+	const char **names = t->n <= NEAR_NAMES_MAX ? calloc(t->n + 1, sizeof *names) : NULL;
+	const char *near = NULL;
 	size_t n = 0;
 	int err;
 
