@@ -14,8 +14,6 @@
 #include "core/files_write.h"
 #include "core/mem.h"
 
-#define FOLDER "callables"
-
 bool callables_name_valid(const char *name)
 {
 	size_t len =
@@ -232,15 +230,31 @@ int callables_create(struct callables *t, const char *name, uint64_t *ret_number
 	return err;
 }
 
-void callables_grew(struct callables *t, uint64_t number, uint64_t bytes)
+static uint64_t unregistered_locked(const struct callables *t)
+{
+	uint64_t bytes = 0;
+
+	for (size_t i = 0; i < t->n; i++)
+		bytes += t->all[i]->view.state == CALLABLES_WRITING ? t->all[i]->view.bytes
+								    : t->all[i]->image.len;
+	return bytes;
+}
+
+int callables_grow(struct callables *t, uint64_t number, uint64_t bytes)
 {
 	struct callables_entry *e;
+	int err = 0;
 
 	lock_take(&t->lock);
 	e = numbered_locked(t, number);
-	if (e && e->view.state == CALLABLES_WRITING)
+	if (!e || e->view.state != CALLABLES_WRITING)
+		err = -ESTALE;
+	else if (unregistered_locked(t) - e->view.bytes + bytes > CALLABLES_UNREGISTERED_MAX)
+		err = -ENOSPC;
+	else
 		e->view.bytes = bytes;
 	lock_drop(&t->lock);
+	return err;
 }
 
 int callables_commit(struct callables *t, uint64_t number, struct buf *image)
@@ -408,10 +422,15 @@ int callables_no_context(const struct callables *t, struct fault *f)
 		"the callables of the store are not registered yet");
 }
 
+/* Among more the nearest one is not looked for: it takes a microsecond and more a name, of the thread
+ * that serves everybody. */
+#define NEAR_NAMES_MAX 512
+
 static int unknown_locked(const struct callables *t, const struct request_launch *l,
 	struct fault *f)
 {
-	const char **names = calloc(t->n + 1, sizeof *names), *near = NULL;
+	const char **names = t->n <= NEAR_NAMES_MAX ? calloc(t->n + 1, sizeof *names) : NULL;
+	const char *near = NULL;
 	size_t n = 0;
 	int err;
 
@@ -505,21 +524,6 @@ void callables_sha256(struct callables *t, const struct request_launch *l,
 
 /* --- the store -------------------------------------------------------------------------------- */
 
-int callables_folder(const struct callables *t, bool make, int *ret_fd)
-{
-	AUTO_CLOSE int store = -1;
-	int err = t->store ? files_open_root(t->store, FILES_OWN, &store) : -ENOENT;
-
-	if (!err && make)
-		err = files_make_folder(store, FOLDER, 0700);
-	return err ? err : files_open_folder(store, FOLDER, FILES_OWN, ret_fd);
-}
-
-void callables_file(const char *name, char ret[CALLABLES_FILE_SIZE])
-{
-	snprintf(ret, CALLABLES_FILE_SIZE, "%s%s", name, CALLABLES_SUFFIX);
-}
-
 /* The bytes of one that waits stay where they are until it is registered. */
 static const struct buf *waiting_image(struct callables *t, const char *name)
 {
@@ -557,38 +561,4 @@ int callables_keep(struct callables *t, const char *name, struct fault *f)
 	return err ? fault_set(f, err, "see to the callables folder of the store and its disk",
 			     "the image could not be kept: %s", strerror(-err))
 		   : 0;
-}
-
-void callables_unkeep(struct callables *t, const char *name)
-{
-	char file[CALLABLES_FILE_SIZE];
-	AUTO_CLOSE int folder = -1;
-
-	callables_file(name, file);
-	if (callables_folder(t, false, &folder) == 0)
-		unlinkat(folder, file, 0);
-}
-
-int callables_unkeep_all(struct callables *t, struct fault *f)
-{
-	AUTO_CLOSE int store = -1;
-	int err = files_open_root(t->store, FILES_OWN, &store);
-
-	if (!err)
-		err = files_remove_tree(store, FOLDER);
-	if (err && err != -ENOENT)
-		return fault_set(f, err, "see to the callables folder of the store",
-			"the images could not be removed: %s", strerror(-err));
-	return 0;
-}
-
-int callables_open(struct callables *t, const char *name, int *ret_fd)
-{
-	char file[CALLABLES_FILE_SIZE];
-	AUTO_CLOSE int folder = -1;
-	uint64_t size;
-	int err = callables_folder(t, false, &folder);
-
-	callables_file(name, file);
-	return err ? err : files_open(folder, file, FILES_OWN, ret_fd, &size);
 }

@@ -22,6 +22,8 @@
 
 #define CALLABLES_NAME_MAX    63
 #define CALLABLES_REFUSED_MAX 64 /* refusals that are remembered; then the oldest is forgotten */
+#define CALLABLES_UNREGISTERED_MAX \
+	CALLABLE_BYTES_MAX /* of memory, for images that are written or wait; none can have more */
 /* What such a job shows as its model: no alias can be like it. */
 #define CALLABLES_ALIAS "callables/"
 
@@ -56,8 +58,9 @@ bool callables_name_valid(const char *name);
 /* A name is to be written. -EINVAL: none such; -EBUSY: it is resident, or being written; -ENOSPC: as
  * many names as ids, and CALLABLES_REFUSED_MAX more. */
 int callables_create(struct callables *t, const char *name, uint64_t *ret_number);
-/* So many bytes of it have been written. */
-void callables_grew(struct callables *t, uint64_t number, uint64_t bytes);
+/* So many bytes of it are to have been written. -ENOSPC: all that are not registered yet would have more
+ * than CALLABLES_UNREGISTERED_MAX. */
+int callables_grow(struct callables *t, uint64_t number, uint64_t bytes);
 /* The image is whole, and taken. -ESTALE unless it was being written. */
 int callables_commit(struct callables *t, uint64_t number, struct buf *image);
 /* It was not taken. Without a reason (err 0) the name is as if it had never been. */

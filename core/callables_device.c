@@ -328,12 +328,12 @@ int callables_detach(struct callables *t, bool lost, struct fault *f)
 	return err;
 }
 
-/* Also those whose images could not be read: with the close these are to go. */
-static void drop_kept(struct callables *t)
+/* The folder is empty then, but for what is just written. */
+static void forget_names(struct callables *t)
 {
 	lock_take(&t->lock);
 	for (size_t i = t->n; i-- > 0;)
-		if (t->all[i]->view.state == CALLABLES_RESIDENT || is_missing(t->all[i]))
+		if (!has_writer(t->all[i]))
 			callables_drop_locked(t, t->all[i]);
 	lock_drop(&t->lock);
 }
@@ -347,7 +347,7 @@ int callables_close(struct callables *t, struct fault *f)
 	err = end_context(t, false, f);
 	if (err)
 		return err;
-	drop_kept(t);
+	forget_names(t);
 	unbind_all(t);
 	return 0;
 }

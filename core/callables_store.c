@@ -5,12 +5,67 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "core/files.h"
+#include "core/files_write.h"
 #include "core/mem.h"
+
+#define FOLDER "callables"
+
+int callables_folder(const struct callables *t, bool make, int *ret_fd)
+{
+	AUTO_CLOSE int store = -1;
+	int err = t->store ? files_open_root(t->store, FILES_OWN, &store) : -ENOENT;
+
+	if (!err && make)
+		err = files_make_folder(store, FOLDER, 0700);
+	return err ? err : files_open_folder(store, FOLDER, FILES_OWN, ret_fd);
+}
+
+void callables_file(const char *name, char ret[CALLABLES_FILE_SIZE])
+{
+	snprintf(ret, CALLABLES_FILE_SIZE, "%s%s", name, CALLABLES_SUFFIX);
+}
+
+void callables_unkeep(struct callables *t, const char *name)
+{
+	char file[CALLABLES_FILE_SIZE];
+	AUTO_CLOSE int folder = -1;
+
+	callables_file(name, file);
+	if (callables_folder(t, false, &folder) == 0)
+		unlinkat(folder, file, 0);
+}
+
+int callables_unkeep_all(struct callables *t, struct fault *f)
+{
+	AUTO_CLOSE int store = -1;
+	int err = files_open_root(t->store, FILES_OWN, &store);
+
+	if (!err)
+		err = files_remove_tree(store, FOLDER);
+	if (err && err != -ENOENT)
+		return fault_set(f, err, "see to the callables folder of the store",
+			"the images could not be removed: %s", strerror(-err));
+	return 0;
+}
+
+int callables_open(struct callables *t, const char *name, int *ret_fd)
+{
+	char file[CALLABLES_FILE_SIZE];
+	AUTO_CLOSE int folder = -1;
+	uint64_t size;
+	int err = callables_folder(t, false, &folder);
+
+	callables_file(name, file);
+	return err ? err : files_open(folder, file, FILES_OWN, ret_fd, &size);
+}
+
+/* --- what there is ---------------------------------------------------------------------------- */
 
 /* NAME of NAME.img; false for what else may lie there. */
 static bool name_of(const char *file, char ret[CALLABLES_NAME_MAX + 1])

@@ -61,6 +61,7 @@ static int take_bytes(struct npufs *fs, struct image_handle *h, const char *byte
 	off_t off)
 {
 	struct fault *f = &h->fault;
+	int err;
 
 	if (h->fault.err)
 		return h->fault.err;
@@ -72,10 +73,13 @@ static int take_bytes(struct npufs *fs, struct image_handle *h, const char *byte
 		return fault_set(f, -EFBIG, "ask the operator for a larger callable_size",
 			"the image has more than %llu bytes",
 			(unsigned long long)fs->opts.callable_size);
+	err = callables_grow(engine_callables(fs->engine), h->number, h->bytes.len + size);
+	if (err)
+		return fault_set(f, err, "write it again when others are registered",
+			"too much is written into callables/ at once");
 	buf_put(&h->bytes, bytes, size);
 	if (buf_error(&h->bytes))
 		return fault_set(f, -ENOMEM, "write it again later", "no memory for the image");
-	callables_grew(engine_callables(fs->engine), h->number, h->bytes.len);
 	return image_peek(h->bytes.data, h->bytes.len, &h->total, f);
 }
 

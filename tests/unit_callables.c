@@ -102,6 +102,23 @@ static int plan(struct world *w, const char *json, struct launch_plan **ret)
 
 /* --- names ------------------------------------------------------------------------------------ */
 
+static void grow__more_than_memory_is_for__refused_until_others_end(void **state)
+{
+	const struct fault none = FAULT_NONE;
+	struct world *w = *state;
+	uint64_t a, b;
+
+	assert_int_equal(callables_create(w->t, "a", &a), 0);
+	assert_int_equal(callables_create(w->t, "b", &b), 0);
+	assert_int_equal(callables_grow(w->t, a, CALLABLES_UNREGISTERED_MAX - 1), 0);
+	assert_int_equal(callables_grow(w->t, b, 1), 0);
+	assert_int_equal(callables_grow(w->t, b, 2), -ENOSPC);
+	assert_int_equal(look(w, "b").bytes, 1);
+	callables_refuse(w->t, a, &none);
+	assert_int_equal(callables_grow(w->t, a, 1), -ESTALE);
+	assert_int_equal(callables_grow(w->t, b, 2), 0);
+}
+
 static void create__names__plain_ones_once(void **state)
 {
 	static const char *const bad[] = { "", ".", "..", ".a", "a/b", "a b", "a\n", "\xc3\xa4" };
@@ -429,6 +446,7 @@ static void check__before_the_store_was_read__names_wait_and_ids_do_not(void **s
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		TEST(grow__more_than_memory_is_for__refused_until_others_end),
 		TEST(create__names__plain_ones_once),
 		TEST(refuse__with_and_without_reason__remembered_or_gone),
 		TEST(refuse__more_than_are_remembered__oldest_forgotten),

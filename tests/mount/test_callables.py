@@ -324,6 +324,31 @@ def test_callables__close__needs_its_words_and_an_idle_device():
         os.unlink(m.job("slow.json"))
 
 
+def test_callables__close__forgets_refusals_too():
+    need_root()
+    with Mount() as m:
+        put(m, "add")
+        assert errno_of(write, m.path + "/callables/bad.img", "nonsense")
+        equal(listing(m), ["add.id", "add.img", "bad.err", "bad.id"])
+        write_line(m, "now: all of it")
+        equal(listing(m), [])
+
+
+def test_callables__as_many_as_there_may_be__an_unknown_name_is_told_soon():
+    need_root()
+    with Mount() as m:
+        put(m, "add")
+        m.stop()
+        content = open(image(m, "add"), "rb").read()
+        for i in range(LIMIT - 1):
+            write(f"{m.store}/callables/{'x' * 50}{i:05}.img", content)
+        m.start()
+        until(lambda: usage(m)["registrations"] == f"{LIMIT} of {LIMIT}", 20, "all are registered")
+        with took(2, "a hundred refusals"):
+            for _ in range(100):
+                equal(m.send("u.json", add("x" * 50 + "0080x")), errno.ENOENT)
+
+
 # --- launching ------------------------------------------------------------------------------------
 
 
