@@ -75,8 +75,10 @@ static void write__wild_texts__sanitised_and_cut(void **state)
 	char big[4000];
 
 	r.message = "a\nb\x1b[2J\"\\\xff\xc2\x9b.\xe2\x82\xac";
+	r.args = "what was asked for";
 	assert_int_equal(audit_write(x->audit, &r), 0);
 	rig_show(x, 1, &b);
+	assert_null(strstr(b.data, r.args));
 	assert_non_null(strstr(b.data, "\"message\":\"a?b?[2J\\\"\\\\??.\xe2\x82\xac\","));
 	memset(big, '"', sizeof big - 1);
 	big[sizeof big - 1] = '\0';
@@ -84,7 +86,6 @@ static void write__wild_texts__sanitised_and_cut(void **state)
 	assert_int_equal(audit_write(x->audit, &r), 0);
 	rig_show(x, 1, &b);
 	assert_true(b.len <= AUDIT_LINE_MAX);
-	assert_null(strstr(b.data, "abc"));
 	rig_sound(x, "records 1 to 2 ");
 }
 
