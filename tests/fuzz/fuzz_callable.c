@@ -7,6 +7,7 @@
 
 #include "core/callable/consume.h"
 #include "core/callable/image.h"
+#include "core/mem.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
