@@ -45,7 +45,7 @@ endif
 CXXFLAGS += -std=c++17 -fPIC $(filter-out -std=% -Wshadow -Wstrict-prototypes -Wmissing-prototypes,$(CFLAGS)) \
 	$(if $(findstring undefined,$(SAN)),-fno-sanitize=vptr$(if $(filter clang%,$(CC)),$(comma)function))
 
-CORE_SRC  := $(wildcard core/*.c core/sim/*.c core/spool/*.c core/matrix/*.c core/callable/*.c)
+CORE_SRC  := $(filter-out core/admin/%,$(wildcard core/*.c core/*/*.c))
 OPT_SRC   := $(wildcard mountopts/*.c)
 FS_SRC    := $(wildcard fs/*.c)
 ADMIN_SRC := $(wildcard core/admin/*.c)
@@ -81,7 +81,7 @@ $(BUILD)/fs/%.o: CPPFLAGS += $(shell pkg-config --cflags fuse3)
 $(BUILD)/core/sim/%.o $(BUILD)/pic/core/sim/%.o: CFLAGS += -O3 -fno-math-errno -fno-trapping-math \
 	-ffp-contract=off
 # Loops over all logits of a token.
-$(BUILD)/core/sampler.o $(BUILD)/core/tensor.o: CFLAGS += -O3
+$(BUILD)/core/engine/sampler.o $(BUILD)/core/tensor.o: CFLAGS += -O3
 
 $(BUILD)/%.o: %.c
 	@mkdir -p $(@D)
@@ -126,9 +126,9 @@ DOUBLE       := $(BUILD)/tests/calrt_sdk
 DOUBLE_LIB   := $(DOUBLE)/lib/libcalrt.so
 CALRT_DOUBLE := $(BUILD)/tests/npufs-calrt.so
 PIC_CORE     := $(patsubst %.c,$(BUILD)/pic/%.o,$(wildcard core/device_sim.c core/device_soft*.c \
-	core/sim/*.c core/json*.c) \
+	core/sim/*.c core/base/json*.c) \
 	$(addprefix core/callable/,consume.c image.c memory_soft.c packet.c vm.c vm_verify.c) \
-	core/buf.c core/decimal.c core/fault.c core/lock.c core/npu_error.c core/tensor.c core/utf8.c)
+	$(addprefix core/base/,buf.c decimal.c fault.c lock.c npu_error.c utf8.c) core/tensor.c)
 CALRT_LINK    = $(CXX) $(CXXFLAGS) $(LDFLAGS) -shared $(if $(SAN),,-Wl,-z,defs)
 
 # What goes into shared objects: nothing of it is seen from outside, or the daemon's own would be taken.
@@ -144,7 +144,7 @@ $(1).o: $(CALRT_SRC) $(wildcard $(2)/calrt/*)
 	$$(if $$(Q),@echo "  CXX   $$@")
 	$$(Q)$$(CXX) $$(CPPFLAGS) $$(CXXFLAGS) -isystem $(2) -c -o $$@ $$<
 
-$(1).so: $(1).o $(BUILD)/pic/core/buf.o $(3) | $(CALRT_MAP)
+$(1).so: $(1).o $(BUILD)/pic/core/base/buf.o $(3) | $(CALRT_MAP)
 	$$(if $$(Q),@echo "  LINK  $$@")
 	$$(Q)$$(CALRT_LINK) -Wl,--version-script=$(CALRT_MAP) -Wl,-rpath,$(abspath $(dir $(3))) -o $$@ $$^
 endef

@@ -14,7 +14,7 @@ struct cred {
 	 */
 	bool (*in_group)(const struct cred *c, uint32_t gid);
 	void *context; /* in_group's */
-	/* What core/roles.h said of it while it waited; 0 where nobody asked. */
+	/* What core/control/roles.h said of it while it waited; 0 where nobody asked. */
 	unsigned roles;
 };
 

@@ -10,7 +10,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#include "core/mem.h"
+#include "core/base/mem.h"
 
 static _Atomic uint64_t calls[CALL_COUNT];
 

@@ -15,10 +15,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "core/buf.h"
+#include "core/base/buf.h"
+#include "core/base/fault.h"
+#include "core/base/npu_error.h"
 #include "core/callable/memory.h"
-#include "core/fault.h"
-#include "core/npu_error.h"
 #include "core/tensor.h"
 
 struct vdevice; /* VirtualDevice: owned */

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/files.h"
+#include "core/base/files.h"
 
 #ifndef NPUFS_LIBDIR
 #define NPUFS_LIBDIR "/usr/local/lib/npufs"

@@ -4,8 +4,8 @@
 #ifndef NPUFS_CORE_DEVICE_CALRT_H
 #define NPUFS_CORE_DEVICE_CALRT_H
 
+#include "core/base/fault.h"
 #include "core/device.h"
-#include "core/fault.h"
 
 #define DEVICE_CALRT_NAME   "calrt"
 #define DEVICE_CALRT_FILE   "npufs-calrt.so"

@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/clock.h"
-#include "core/mem.h"
+#include "core/base/clock.h"
+#include "core/base/mem.h"
 
 #define LAYER_MAX_LATE  32
 #define LAYER_MAX_KEPT  256

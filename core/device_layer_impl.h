@@ -5,9 +5,9 @@
 #ifndef NPUFS_CORE_DEVICE_LAYER_IMPL_H
 #define NPUFS_CORE_DEVICE_LAYER_IMPL_H
 
+#include "core/base/lock.h"
 #include "core/device_layer.h"
 #include "core/device_watch.h"
-#include "core/lock.h"
 
 /* What a call is to do. Hanging and waiting are over by then. */
 struct strike {

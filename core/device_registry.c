@@ -3,11 +3,11 @@
 #include <errno.h>
 #include <string.h>
 
+#include "core/base/mem.h"
 #include "core/device.h"
 #include "core/device_calrt.h"
 #include "core/device_null.h"
 #include "core/device_sim.h"
-#include "core/mem.h"
 
 struct backend {
 	const char *name;

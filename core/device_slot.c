@@ -8,7 +8,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
-#include "core/mem.h"
+#include "core/base/mem.h"
 
 /* What a tensor of a slot is mapped to. It counts only if it was mapped since the last reset. */
 struct mapping {

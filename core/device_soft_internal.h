@@ -6,8 +6,8 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "core/base/lock.h"
 #include "core/device_soft.h"
-#include "core/lock.h"
 
 #define SOFT_MAX_PROGRAMS 64
 

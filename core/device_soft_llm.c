@@ -22,8 +22,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/mem.h"
 #include "core/device_soft_internal.h"
-#include "core/mem.h"
 
 #define SEQUENCES_MAX (1u << 20)
 

@@ -6,9 +6,9 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "core/buf.h"
-#include "core/decimal.h"
-#include "core/mem.h"
+#include "core/base/buf.h"
+#include "core/base/decimal.h"
+#include "core/base/mem.h"
 
 #define FIELD    "fault"
 #define WORD_MAX 40

@@ -10,8 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "core/fault.h"
-#include "core/npu_error.h"
+#include "core/base/fault.h"
+#include "core/base/npu_error.h"
 
 #define FAULT_PLAN_MAX_RULES 32
 #define FAULT_PLAN_MAX_DELAY 60000 /* ms */

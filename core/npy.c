@@ -13,7 +13,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "core/mem.h"
+#include "core/base/mem.h"
 
 #define MAGIC       "\x93NUMPY"
 #define MAGIC_SIZE  6

@@ -5,8 +5,8 @@
 
 #include <stddef.h>
 
-#include "core/buf.h"
-#include "core/fault.h"
+#include "core/base/buf.h"
+#include "core/base/fault.h"
 #include "core/tensor.h"
 
 /* A whole file: the tensor (without a name), and where its tensor_bytes() begin, which end the

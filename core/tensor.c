@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/mem.h"
+#include "core/base/mem.h"
 
 struct dtype_row {
 	const char *name, *kserve;

@@ -3,7 +3,7 @@
 #ifndef NPUFS_CORE_TENSOR_JSON_H
 #define NPUFS_CORE_TENSOR_JSON_H
 
-#include "core/json.h"
+#include "core/base/json.h"
 #include "core/tensor.h"
 
 /* Adds name, datatype (KServe v2's spelling) and shape to an object. */

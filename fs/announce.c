@@ -25,10 +25,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "core/clock.h"
-#include "core/lock.h"
-#include "core/log.h"
-#include "core/metrics.h"
+#include "core/base/clock.h"
+#include "core/base/lock.h"
+#include "core/base/log.h"
+#include "core/engine/metrics.h"
 
 #define ASK_NAME ".npufs-announce"
 

@@ -1,8 +1,8 @@
 #include "fs/control_rows.h"
 
+#include "core/base/mem.h"
 #include "core/device_layer.h"
-#include "core/mem.h"
-#include "core/trace.h"
+#include "core/engine/trace.h"
 
 const struct folder_row control_folders[FOLDER_COUNT] = {
 	[CONTROL] = { "control", ROLE_OPERATOR, ROLE_TRACE },

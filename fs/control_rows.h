@@ -2,8 +2,8 @@
 #ifndef NPUFS_FS_CONTROL_ROWS_H
 #define NPUFS_FS_CONTROL_ROWS_H
 
-#include "core/control.h"
-#include "core/roles.h"
+#include "core/control/control.h"
+#include "core/control/roles.h"
 #include "fs/area.h"
 
 enum folder { CONTROL, OPERATIONS, APPROVALS, TRACE, FOLDER_COUNT };

@@ -10,9 +10,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "core/answer.h"
-#include "core/clock.h"
-#include "core/mem.h"
+#include "core/base/clock.h"
+#include "core/base/mem.h"
+#include "core/job/answer.h"
 
 #define NODE      "callables/"
 #define FILE_SIZE (CALLABLES_NAME_MAX + 8)

@@ -1,4 +1,4 @@
-/* control/: the privileged plane as files. Each row is for the roles that it names (core/roles.h), a
+/* control/: the privileged plane as files. Each row is for the roles that it names (core/control/roles.h), a
  * command's for those of its own row in the gate, which asks again; what has no role is root's and the
  * daemon's user's alone. Modes tell it as far as modes can: a group that may is the group of the node.
  * They cannot tell that a tracer, too, may search control/ itself: for trace/, and for no other name.
@@ -16,10 +16,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "core/clock.h"
-#include "core/control.h"
-#include "core/mem.h"
-#include "core/roles.h"
+#include "core/base/clock.h"
+#include "core/base/mem.h"
+#include "core/control/control.h"
+#include "core/control/roles.h"
 
 #define ID_NAME_SIZE 24
 

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "core/clock.h"
+#include "core/base/clock.h"
 
 #define ENTRY_NAME_SIZE 256
 /* Folders of tables never go away; what is in them is asked about each time. */

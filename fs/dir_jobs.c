@@ -1,11 +1,11 @@
-/* jobs/: from FUSE's words to core/jobdir.h's and back. */
+/* jobs/: from FUSE's words to core/job/jobdir.h's and back. */
 #include "fs/area.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 
-#include "core/clock.h"
+#include "core/base/clock.h"
 
 /* A request's name is known to the kernel for so long without asking; every open, stat and change
  * still comes here, and one that went away answers ESTALE, which makes the kernel ask again. Not in

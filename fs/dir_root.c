@@ -2,8 +2,8 @@
 
 #include <string.h>
 
-#include "core/capabilities.h"
-#include "core/metrics.h"
+#include "core/engine/capabilities.h"
+#include "core/engine/metrics.h"
 #include "fs/readme.h"
 
 static int readme_show(struct npufs *fs, uint64_t object, struct buf *out)

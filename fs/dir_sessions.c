@@ -9,9 +9,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "core/clock.h"
-#include "core/log.h"
-#include "core/sessions.h"
+#include "core/base/clock.h"
+#include "core/base/log.h"
+#include "core/engine/sessions.h"
 
 #define LENGTH_DIGITS 10
 

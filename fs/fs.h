@@ -8,12 +8,12 @@
 #include <fuse_lowlevel.h>
 
 #include "core/access.h"
-#include "core/control.h"
-#include "core/engine.h"
-#include "core/health.h"
-#include "core/jobdir.h"
-#include "core/models.h"
-#include "core/roles.h"
+#include "core/control/control.h"
+#include "core/control/roles.h"
+#include "core/engine/engine.h"
+#include "core/engine/health.h"
+#include "core/engine/models.h"
+#include "core/job/jobdir.h"
 #include "core/spool/spool.h"
 #include "core/version.h"
 #include "mountopts/options.h"

@@ -17,9 +17,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "core/files.h"
-#include "core/log.h"
-#include "core/privilege.h"
+#include "core/base/files.h"
+#include "core/base/log.h"
+#include "core/control/privilege.h"
 #include "fs/mountpoint.h"
 
 #define NAME      "npufs-keeper"

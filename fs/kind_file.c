@@ -3,8 +3,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "core/lock.h"
-#include "core/mem.h"
+#include "core/base/lock.h"
+#include "core/base/mem.h"
 
 struct open_file {
 	struct handle base;

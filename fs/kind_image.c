@@ -8,10 +8,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/base/files.h"
+#include "core/base/mem.h"
 #include "core/callable/image.h"
-#include "core/control.h"
-#include "core/files.h"
-#include "core/mem.h"
+#include "core/control/control.h"
 
 struct image_handle {
 	struct handle base;

@@ -6,7 +6,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#include "core/control.h"
+#include "core/control/control.h"
 
 struct later_handle {
 	struct handle base;

@@ -14,8 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/control.h"
-#include "core/mem.h"
+#include "core/base/mem.h"
+#include "core/control/control.h"
 
 struct order_handle {
 	struct handle base;

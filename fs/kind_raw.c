@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "core/control.h"
+#include "core/control/control.h"
 
 struct raw_handle {
 	struct handle base;

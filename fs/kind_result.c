@@ -7,8 +7,8 @@
 #include <sys/poll.h>
 #include <sys/stat.h>
 
-#include "core/clock.h"
-#include "core/mem.h"
+#include "core/base/clock.h"
+#include "core/base/mem.h"
 #include "fs/park.h"
 
 struct open_result {

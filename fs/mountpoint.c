@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "core/mem.h"
+#include "core/base/mem.h"
 
 #define OWN_TYPE  "fuse.npufs"
 #define ANSWER_MS 2000 /* a live mount answers within this */

@@ -3,7 +3,7 @@
 #ifndef NPUFS_FS_MOUNTPOINT_H
 #define NPUFS_FS_MOUNTPOINT_H
 
-#include "core/fault.h"
+#include "core/base/fault.h"
 
 /* The absolute path, links followed; dead npufs mounts there are taken away first, others never.
  * -EBUSY for a live one, or one that hangs. While there is one thread. The caller frees. */

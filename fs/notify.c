@@ -16,9 +16,9 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "core/clock.h"
-#include "core/lock.h"
-#include "core/mem.h"
+#include "core/base/clock.h"
+#include "core/base/lock.h"
+#include "core/base/mem.h"
 
 #define STATUS_NS NS_PER_SEC        /* how often the state is looked at */
 #define AGAIN_NS  (100 * NS_PER_MS) /* after a check that failed, or a word that was not taken */

@@ -12,8 +12,8 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "core/lock.h"
-#include "core/metrics.h"
+#include "core/base/lock.h"
+#include "core/engine/metrics.h"
 #include "fs/announce.h"
 #include "fs/area.h"
 

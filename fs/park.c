@@ -16,9 +16,9 @@
 #include <stdlib.h>
 #include <sys/poll.h>
 
-#include "core/lock.h"
-#include "core/mem.h"
-#include "core/metrics.h"
+#include "core/base/lock.h"
+#include "core/base/mem.h"
+#include "core/engine/metrics.h"
 
 enum { SETUP, PARKED, WOKEN, INTERRUPTED };
 

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/mem.h"
+#include "core/base/mem.h"
 
 struct unit {
 	const char *suffix;

@@ -8,8 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "core/buf.h"
-#include "core/fault.h"
+#include "core/base/buf.h"
+#include "core/base/fault.h"
 
 #define OPTION_STRING_SIZE 256 /* with the NUL; no STRING range in options.def goes further */
 

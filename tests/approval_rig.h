@@ -7,12 +7,12 @@
 #include <errno.h>
 #include <stdatomic.h>
 
-#include "core/approvals.h"
-#include "core/artifact.h"
-#include "core/clock.h"
-#include "core/fault.h"
-#include "core/mem.h"
-#include "core/signature.h"
+#include "core/artifact/artifact.h"
+#include "core/artifact/signature.h"
+#include "core/base/clock.h"
+#include "core/base/fault.h"
+#include "core/base/mem.h"
+#include "core/control/approvals.h"
 
 struct approval_rig {
 	struct work w;

@@ -14,9 +14,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "core/buf.h"
-#include "core/crypto.h"
-#include "core/files_write.h"
+#include "core/base/buf.h"
+#include "core/base/crypto.h"
+#include "core/base/files_write.h"
 
 #define WORK_PATH_SIZE 160
 

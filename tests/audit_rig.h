@@ -6,10 +6,10 @@
 
 #include <errno.h>
 
-#include "core/artifact.h"
-#include "core/audit.h"
-#include "core/fault.h"
-#include "core/mem.h"
+#include "core/artifact/artifact.h"
+#include "core/base/fault.h"
+#include "core/base/mem.h"
+#include "core/control/audit.h"
 #include "core/spool/disk.h"
 
 struct audit_rig {

@@ -14,12 +14,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/files.h"
+#include "core/base/mem.h"
 #include "core/callable/cache.h"
 #include "core/callable/graph.h"
 #include "core/callable/image.h"
 #include "core/callable/memory_soft.h"
-#include "core/files.h"
-#include "core/mem.h"
 
 /* --- the host's allocator (linked with --wrap) ------------------------------------------------ */
 

@@ -2,7 +2,7 @@
 #ifndef NPUFS_TESTS_ENGINE_RIG_H
 #define NPUFS_TESTS_ENGINE_RIG_H
 
-#include "core/engine.h"
+#include "core/engine/engine.h"
 
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,10 +16,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "core/clock.h"
-#include "core/engine_impl.h"
-#include "core/mem.h"
-#include "core/verdict.h"
+#include "core/base/clock.h"
+#include "core/base/mem.h"
+#include "core/engine/engine_impl.h"
+#include "core/job/verdict.h"
 #include "tests/fake_device.h"
 #include "tests/fake_store.h"
 

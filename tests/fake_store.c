@@ -13,8 +13,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "core/artifact.h"
-#include "core/mem.h"
+#include "core/artifact/artifact.h"
+#include "core/base/mem.h"
 
 #define CSRS   "\"csrs\":[\"cur_seq_len[0]\",\"past_kv_cur_seq_len[0]\"]"
 #define LOGITS "{\"name\":\"logits\",\"dtype\":\"float32\",\"shape\":[257]}"

@@ -2,7 +2,7 @@
 #ifndef NPUFS_TESTS_JOBDIR_RIG_H
 #define NPUFS_TESTS_JOBDIR_RIG_H
 
-#include "core/jobdir.h"
+#include "core/job/jobdir.h"
 
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,8 +19,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "core/jobdir_impl.h"
-#include "core/mem.h"
+#include "core/base/mem.h"
+#include "core/job/jobdir_impl.h"
 #include "tests/fake_device.h"
 
 #define ROOT 1

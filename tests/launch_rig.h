@@ -8,11 +8,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/base/files.h"
+#include "core/base/mem.h"
 #include "core/callable/image.h"
 #include "core/callable/memory_soft.h"
-#include "core/callables.h"
-#include "core/files.h"
-#include "core/mem.h"
+#include "core/engine/callables.h"
 
 /* The next so many calls fail with `code`. */
 static struct launch_faults {

@@ -14,17 +14,17 @@ check() { # check WHAT PATTERN FILES...
 }
 below=$(find core mountopts -name '*.[ch]' -o -name '*.def' -path 'core/*')
 check "core/ and mountopts/ do not know fs/ or libfuse" '#include *[<"](fuse|fs/)' $below
-check "mountopts/ knows of core/ only buffers and faults" '#include "core/(device|engine|job|model)' \
+check "mountopts/ knows of core/ only buffers and faults" '#include "core/(artifact|callable|control|device|engine|job|spool)' \
 	$(find mountopts -name '*.[ch]')
-check "cJSON stands behind core/json.c" '#include *[<"](cjson|cJSON)' \
-	$(find core fs mountopts -name '*.[ch]' ! -path core/json.c)
-check "OpenSSL stands behind core/crypto.c" '#include *<openssl' \
-	$(find core fs mountopts -name '*.[ch]' ! -path core/crypto.c)
+check "cJSON stands behind core/base/json.c" '#include *[<"](cjson|cJSON)' \
+	$(find core fs mountopts -name '*.[ch]' ! -path core/base/json.c)
+check "OpenSSL stands behind core/base/crypto.c" '#include *<openssl' \
+	$(find core fs mountopts -name '*.[ch]' ! -path core/base/crypto.c)
 check "the accelerator's SDK stands behind core/device_calrt/" '#include *[<"]calrt' \
 	$(find core fs mountopts \( -name '*.[ch]' -o -name '*.cc' \) ! -path 'core/device_calrt/*')
 check "only core/device.c calls a backend's table" '(->|\.)ops->(infer|wait|configure|create_|kv_|slice_)' \
 	$(find core -name '*.c' ! -path 'core/device*.c')
-check "the arithmetic knows nothing of devices" '#include "core/(device|engine|generation)' \
+check "the arithmetic knows nothing of devices" '#include "core/(device|engine)' \
 	$(find core/sim -name '*.[ch]')
 for f in $(find core fs mountopts -name '*.c'); do
 	h=${f%.c}.h

@@ -4,8 +4,8 @@
 
 #include <string.h>
 
-#include "core/request.h"
-#include "core/utf8.h"
+#include "core/base/utf8.h"
+#include "core/job/request.h"
 
 /* The text of a literal, which may hold NUL bytes, and its length. */
 #define B(text) text, sizeof(text) - 1

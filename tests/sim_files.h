@@ -14,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "core/buf.h"
+#include "core/base/buf.h"
 #include "core/sim/llama.h"
 #include "core/sim/safetensors.h"
 

@@ -22,7 +22,7 @@
 #include <limits.h>
 #include <malloc.h>
 
-#include "core/clock.h"
+#include "core/base/clock.h"
 
 #define ADDED    64
 #define CAPTURED 64

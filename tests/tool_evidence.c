@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/evidence.h"
+#include "core/engine/evidence.h"
 
 static void put(char *to, size_t size, const char *text)
 {

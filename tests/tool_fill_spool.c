@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "core/clock.h"
+#include "core/base/clock.h"
 #include "core/spool/spool.h"
 
 #define JOBS_ID 1 /* of the folder jobs/ itself */

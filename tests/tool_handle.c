@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "core/fault.h"
+#include "core/base/fault.h"
 
 #define ROOM (sizeof(struct file_handle) + MAX_HANDLE_SZ)
 

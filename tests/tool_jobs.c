@@ -15,8 +15,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "core/clock.h"
-#include "core/mem.h"
+#include "core/base/clock.h"
+#include "core/base/mem.h"
 
 static const char text[] = "hello\n";
 

@@ -21,7 +21,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "core/mem.h"
+#include "core/base/mem.h"
 
 #define STACK_BYTES (64 * 1024)
 #define SPARE_FILES 64

@@ -2,7 +2,7 @@
  * rounds the best one counts: what else the machine does is not the hooks' cost. */
 #include <stdio.h>
 
-#include "core/trace.h"
+#include "core/engine/trace.h"
 
 #define PAIRS  2000
 #define ROUNDS 100 /* together fewer pairs than there is room for */

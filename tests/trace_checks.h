@@ -3,7 +3,7 @@
 #ifndef NPUFS_TESTS_TRACE_CHECKS_H
 #define NPUFS_TESTS_TRACE_CHECKS_H
 
-#include "core/trace.h"
+#include "core/engine/trace.h"
 
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/json.h"
+#include "core/base/json.h"
 
 #define TRACE_DOC_MAX 1024
 

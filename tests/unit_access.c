@@ -16,7 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "core/mem.h"
+#include "core/base/mem.h"
 
 #define ME    1001
 #define MINE  1001

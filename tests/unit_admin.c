@@ -3,10 +3,10 @@
 
 #include "artifact_files.h"
 
-#include "core/artifact.h"
-#include "core/approval_text.h"
-#include "core/audit.h"
-#include "core/signature.h"
+#include "core/artifact/artifact.h"
+#include "core/artifact/signature.h"
+#include "core/control/approval_text.h"
+#include "core/control/audit.h"
 
 struct fixture {
 	struct work w;

@@ -1,4 +1,4 @@
-#include "core/answer.h"
+#include "core/job/answer.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

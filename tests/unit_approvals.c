@@ -1,5 +1,5 @@
 /* Operations that wait for approval: who may sign, what was signed, and when it is over. */
-#include "core/approvals.h"
+#include "core/control/approvals.h"
 
 #include "approval_rig.h"
 

@@ -1,11 +1,11 @@
 /* A sound artifact in a store, and each kind of damage to it. */
-#include "core/artifact.h"
+#include "core/artifact/artifact.h"
 
 #include "artifact_files.h"
 
 #include <errno.h>
 
-#include "core/json.h"
+#include "core/base/json.h"
 
 #define ALIAS "models/mlp"
 

@@ -1,12 +1,12 @@
 /* The audit trail: its form, its chain, and what breaks it. */
-#include "core/audit.h"
+#include "core/control/audit.h"
 
 #include "audit_rig.h"
 
 #include <pthread.h>
 #include <sys/prctl.h>
 
-#include "core/audit_line.h"
+#include "core/control/audit_line.h"
 
 /* --- form ------------------------------------------------------------------------------------- */
 

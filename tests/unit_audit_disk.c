@@ -1,5 +1,5 @@
 /* The audit trail on its disk: what crashes and failures leave, files that follow each other, modes. */
-#include "core/audit.h"
+#include "core/control/audit.h"
 
 #include "audit_rig.h"
 

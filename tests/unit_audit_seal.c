@@ -1,11 +1,11 @@
 /* What the daemon's signatures add to the chain: the end cannot be removed, nor all of it written
  * anew; and what goes to syslog. */
-#include "core/audit.h"
+#include "core/control/audit.h"
 
 #include "audit_rig.h"
 
-#include "core/audit_seal.h"
-#include "core/signature.h"
+#include "core/artifact/signature.h"
+#include "core/control/audit_seal.h"
 
 #define PRIVATE "store/audit/daemon.pem"
 #define PUBLIC  "store/audit/daemon.pub.pem"

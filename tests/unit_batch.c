@@ -1,6 +1,6 @@
 /* One line of a batch: what is taken, what is refused and where, and how it is answered. The
  * members of OpenAI's input and output lines are those of its public reference of batches. */
-#include "core/batch.h"
+#include "core/job/batch.h"
 
 #include <stdarg.h>
 #include <setjmp.h>
@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/json.h"
-#include "core/mem.h"
+#include "core/base/json.h"
+#include "core/base/mem.h"
 
 static int parse(const char *text, const char *model, struct batch_ids *ids, uint64_t number,
 	struct batch_entry *e, struct fault *f)

@@ -1,5 +1,5 @@
 /* The ids of a batch: each found again with its first line, in bounded memory. */
-#include "core/batch_ids.h"
+#include "core/job/batch_ids.h"
 
 #include <stdarg.h>
 #include <setjmp.h>

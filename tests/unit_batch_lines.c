@@ -1,5 +1,5 @@
 /* Lines of a batch: ends, byte order mark, blanks, lengths, budgets and short reads. */
-#include "core/batch_lines.h"
+#include "core/job/batch_lines.h"
 
 #include <stdarg.h>
 #include <setjmp.h>
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/mem.h"
+#include "core/base/mem.h"
 
 struct text {
 	const char *bytes;

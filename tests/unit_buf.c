@@ -1,4 +1,4 @@
-#include "core/buf.h"
+#include "core/base/buf.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
 /* Named callables: their states, what the store keeps, and contexts that end and begin. */
-#include "core/callables.h"
+#include "core/engine/callables.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

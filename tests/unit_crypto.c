@@ -1,5 +1,5 @@
 /* SHA-256 by the examples of FIPS 180, Ed25519 by the test vectors of RFC 8032 section 7.1. */
-#include "core/crypto.h"
+#include "core/base/crypto.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

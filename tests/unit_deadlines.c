@@ -1,5 +1,5 @@
 /* The heap against a sorted array: adds, removals from anywhere and pops in random order. */
-#include "core/deadlines.h"
+#include "core/engine/deadlines.h"
 
 #include <stdarg.h>
 #include <stddef.h>

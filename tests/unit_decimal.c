@@ -1,4 +1,4 @@
-#include "core/decimal.h"
+#include "core/base/decimal.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -9,7 +9,7 @@
 #include <cmocka.h>
 #include <string.h>
 
-#include "core/mem.h"
+#include "core/base/mem.h"
 #include "tests/fake_device.h"
 
 static const struct device_params params = { .threads = 1, .kv_sequences = 4 };

@@ -7,11 +7,11 @@
 #include <errno.h>
 #include <sys/stat.h>
 
+#include "core/base/files.h"
+#include "core/base/mem.h"
 #include "core/device_sim.h"
-#include "core/files.h"
-#include "core/generation.h"
-#include "core/mem.h"
-#include "core/sequence.h"
+#include "core/engine/generation.h"
+#include "core/engine/sequence.h"
 #include "fake_store.h"
 #include "sim_files.h"
 #include "tests/calrt_sdk/calrt_double.h"

@@ -4,7 +4,7 @@
 
 #include <time.h>
 
-#include "core/mem.h"
+#include "core/base/mem.h"
 #include "sim_files.h"
 
 #define OPS    (&device_sim_ops)

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "core/clock.h"
+#include "core/base/clock.h"
 #include "core/device_null.h"
 #include "core/device_watch.h"
 #include "tests/fake_device.h"

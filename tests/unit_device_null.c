@@ -9,7 +9,7 @@
 #include <cmocka.h>
 #include <string.h>
 
-#include "core/json.h"
+#include "core/base/json.h"
 
 #define OPS (&device_null_ops)
 #define END 256

@@ -5,8 +5,8 @@
 #include <sys/stat.h>
 #include <time.h>
 
+#include "core/base/mem.h"
 #include "core/device_soft.h"
-#include "core/mem.h"
 #include "sim_files.h"
 
 #define OPS    (&device_sim_ops)

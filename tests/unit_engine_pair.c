@@ -2,7 +2,7 @@
  * recording backend tells which engine was used. */
 #include "tests/engine_rig.h"
 
-#include "core/evidence.h"
+#include "core/engine/evidence.h"
 #include "tests/trace_checks.h"
 
 static char store[64];

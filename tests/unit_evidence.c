@@ -1,5 +1,5 @@
 /* Evidence: what is written is read again, what proves nothing is neither; and which is for whom. */
-#include "core/evidence.h"
+#include "core/engine/evidence.h"
 
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,9 +13,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "core/buf.h"
-#include "core/files.h"
-#include "core/mem.h"
+#include "core/base/buf.h"
+#include "core/base/files.h"
+#include "core/base/mem.h"
 
 #define P        "1111111111111111111111111111111111111111111111111111111111111111"
 #define Q        "2222222222222222222222222222222222222222222222222222222222222222"

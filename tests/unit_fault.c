@@ -1,4 +1,4 @@
-#include "core/fault.h"
+#include "core/base/fault.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -8,7 +8,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "core/utf8.h"
+#include "core/base/utf8.h"
 
 static void fault_at__all_given__all_kept(void **state)
 {

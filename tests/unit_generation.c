@@ -1,6 +1,6 @@
 /* Start and end of a generation: each mismatch of device contract 3 with its own error, nothing
  * configured by then; and the order of the tear-down, however far the start came. */
-#include "core/generation.h"
+#include "core/engine/generation.h"
 
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,7 +10,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "core/mem.h"
+#include "core/base/mem.h"
 #include "tests/fake_device.h"
 #include "tests/fake_store.h"
 

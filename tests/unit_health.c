@@ -1,4 +1,4 @@
-#include "core/health.h"
+#include "core/engine/health.h"
 
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/clock.h"
+#include "core/base/clock.h"
 #include "core/device_layer.h"
 #include "core/device_null.h"
 #include "tests/fake_device.h"

@@ -1,5 +1,5 @@
 /* Hexadecimal digits, both ways. */
-#include "core/hex.h"
+#include "core/base/hex.h"
 
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,7 +8,7 @@
 #include <cmocka.h>
 #include <string.h>
 
-#include "core/mem.h"
+#include "core/base/mem.h"
 
 static void put__every_byte__two_digits_and_back(void **state)
 {

@@ -1,20 +1,20 @@
 /* llama2.c's weights: small ones made here, damaged in every way, and a real model whose text is
  * known. */
-#include "core/import_llama2c.h"
+#include "core/artifact/import_llama2c.h"
 
 #include "artifact_files.h"
 
 #include <errno.h>
 #include <math.h>
 
-#include "core/artifact.h"
-#include "core/import_golden.h"
-#include "core/json.h"
+#include "core/artifact/artifact.h"
+#include "core/artifact/import_golden.h"
+#include "core/artifact/tokenizer.h"
+#include "core/base/json.h"
 #include "core/sim/kernels.h"
 #include "core/sim/llama.h"
 #include "core/sim/program.h"
 #include "core/sim/safetensors.h"
-#include "core/tokenizer.h"
 
 #define DATA "../shared/data/stories260K/"
 

@@ -1,4 +1,4 @@
-#include "core/infer.h"
+#include "core/engine/infer.h"
 
 #include <stdarg.h>
 #include <stddef.h>
@@ -7,8 +7,8 @@
 #include <cmocka.h>
 #include <string.h>
 
+#include "core/base/mem.h"
 #include "core/device_layer.h"
-#include "core/mem.h"
 #include "tests/fake_device.h"
 
 #define CSRS \

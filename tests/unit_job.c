@@ -1,5 +1,5 @@
 /* States, results and waiters. The threaded tests are for ThreadSanitizer as much as for the eye. */
-#include "core/job.h"
+#include "core/job/job.h"
 
 #include <stdarg.h>
 #include <stddef.h>

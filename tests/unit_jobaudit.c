@@ -1,14 +1,14 @@
 /* The audit trail of jobs: what a record holds, batches, losses, the oldest file. */
-#include "core/jobaudit.h"
+#include "core/control/jobaudit.h"
 
 #include "audit_rig.h"
 
 #include <stdatomic.h>
 #include <unistd.h>
 
-#include "core/audit_line.h"
-#include "core/clock.h"
-#include "core/metrics.h"
+#include "core/base/clock.h"
+#include "core/control/audit_line.h"
+#include "core/engine/metrics.h"
 
 #define ONE "1111111111111111111111111111111111111111111111111111111111111111"
 #define TWO "2222222222222222222222222222222222222222222222222222222222222222"

@@ -3,8 +3,8 @@
  * tokens. */
 #include "tests/jobdir_rig.h"
 
-#include "core/engine_impl.h"
-#include "core/json.h"
+#include "core/base/json.h"
+#include "core/engine/engine_impl.h"
 
 #define LINE(id, prompt) \
 	"{\"custom_id\":\"" id "\",\"prompt\":\"" prompt "\",\"max_new_tokens\":1}\n"

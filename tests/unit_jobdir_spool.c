@@ -3,7 +3,7 @@
 
 #include <sys/wait.h>
 
-#include "core/clock.h"
+#include "core/base/clock.h"
 #include "core/spool/disk.h"
 
 static void restart(void)

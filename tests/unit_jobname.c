@@ -1,4 +1,4 @@
-#include "core/jobname.h"
+#include "core/job/jobname.h"
 
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,7 +8,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "core/mem.h"
+#include "core/base/mem.h"
 
 static void parse__table__as_the_design_says(void **state)
 {

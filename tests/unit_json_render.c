@@ -1,5 +1,5 @@
 /* Making documents and printing them. */
-#include "core/json.h"
+#include "core/base/json.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

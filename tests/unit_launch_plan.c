@@ -1,5 +1,5 @@
 /* Plans of launches: which tensors there are, what is bound to what, and what is refused. */
-#include "core/launch_plan.h"
+#include "core/engine/launch_plan.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,7 +9,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "core/mem.h"
+#include "core/base/mem.h"
 #include "tests/request_checks.h"
 
 /* "two": x is read, y is written, n up to 8, a is a float. "huge" may take nearly all steps. */

@@ -1,7 +1,7 @@
 /* Ranks of locks: breaches abort. The checks are on here in every build. */
 #undef NPUFS_DEBUG
 #define NPUFS_DEBUG 1
-#include "core/lock.h"
+#include "core/base/lock.h"
 
 #include <setjmp.h>
 #include <signal.h>

@@ -1,5 +1,5 @@
 /* Log lines: one line each, clean, and few. */
-#include "core/log.h"
+#include "core/base/log.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
 /* One right manifest of each kind; every wrong one is a right one with one text replaced. */
-#include "core/manifest.h"
+#include "core/artifact/manifest.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/buf.h"
+#include "core/base/buf.h"
 
 #define DIGEST_A "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
 #define DIGEST_B "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"

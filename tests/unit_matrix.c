@@ -11,12 +11,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/artifact.h"
+#include "core/artifact/artifact.h"
+#include "core/base/lock.h"
+#include "core/base/mem.h"
 #include "core/device_null.h"
 #include "core/device_sim.h"
-#include "core/evidence.h"
-#include "core/lock.h"
-#include "core/mem.h"
+#include "core/engine/evidence.h"
 #include "tests/artifact_files.h"
 #include "tests/matrix_plants.h"
 

@@ -1,5 +1,5 @@
 /* The text of /metrics. promtool's verdict is asked for where it is installed. */
-#include "core/metrics.h"
+#include "core/engine/metrics.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,8 +11,8 @@
 #include <string.h>
 
 #include "core/device.h"
-#include "core/health.h"
-#include "core/job.h"
+#include "core/engine/health.h"
+#include "core/job/job.h"
 
 /* Whether the text has this line. */
 static bool has_line(const struct buf *b, const char *line)

@@ -1,4 +1,4 @@
-#include "core/models.h"
+#include "core/engine/models.h"
 
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
 /* The table against section 9 of the device contract, copied by hand: number, name, retry,
  * contaminates. Where the contract names two reaches, both are given and the wider one, the second,
  * is due. */
-#include "core/npu_error.h"
+#include "core/base/npu_error.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,11 +1,11 @@
 /* Two sequences in flight through the checked inference on the software device, held to one after the
  * other by the hash of all outputs; and devices that mix them up, which the hash must tell. */
-#include "core/infer.h"
+#include "core/engine/infer.h"
 
-#include "core/crypto.h"
+#include "core/base/crypto.h"
+#include "core/base/mem.h"
 #include "core/device_sim.h"
-#include "core/evidence.h"
-#include "core/mem.h"
+#include "core/engine/evidence.h"
 #include "sim_files.h"
 
 #define STEPS 8

@@ -1,4 +1,4 @@
-#include "core/privilege.h"
+#include "core/control/privilege.h"
 
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,12 +1,12 @@
 /* The privileged plane: who may do what, in which state, and what the audit trail has of it. */
-#include "core/privileged.h"
+#include "core/control/privileged.h"
 
 #include "audit_rig.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "core/clock.h"
+#include "core/base/clock.h"
 
 #define DAEMON 990
 

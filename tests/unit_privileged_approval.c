@@ -1,11 +1,11 @@
 /* The privileged plane with approvals: what waits, what an approval does, and what the trail has of it. */
-#include "core/privileged.h"
+#include "core/control/privileged.h"
 
 #include "approval_rig.h"
 
 #include <pthread.h>
 
-#include "core/audit.h"
+#include "core/control/audit.h"
 #include "core/spool/disk.h"
 
 static const struct cred root = { .uid = 0, .gid = 0, .pid = 1, .roles = ROLE_ROOT };

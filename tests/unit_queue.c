@@ -1,5 +1,5 @@
 /* Fairness is checked by naming the order in which items must come, worked out by hand. */
-#include "core/queue.h"
+#include "core/engine/queue.h"
 
 #include <stdarg.h>
 #include <stddef.h>

@@ -6,7 +6,7 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
-#include "core/metrics.h"
+#include "core/engine/metrics.h"
 
 enum due { GOES_ON, RETRIES, FAILS_JOB, RELOADS, GIVES_UP, WAITS, STOPS };
 

@@ -3,7 +3,7 @@
 
 #include <sys/stat.h>
 
-#include "core/metrics.h"
+#include "core/engine/metrics.h"
 
 #define SHORT "{\"prompt\":\"abc\",\"max_new_tokens\":1}"
 

@@ -1,4 +1,4 @@
-#include "core/request.h"
+#include "core/job/request.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
 /* Inputs in files beside the request: which names are taken, and what the files must hold. */
-#include "core/request.h"
+#include "core/job/request.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

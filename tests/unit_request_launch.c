@@ -1,5 +1,5 @@
 /* Requests that launch resident callables: what is taken, and what is refused by which field. */
-#include "core/request.h"
+#include "core/job/request.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /* In whose shape a request is, what of OpenAI's and KServe's bodies is taken, and which forms of
  * output go with what. */
-#include "core/request.h"
+#include "core/job/request.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
 /* `inputs`: the tensors of a request, in the manner of KServe v2. */
-#include "core/request.h"
+#include "core/job/request.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
 /* Who is an operator. */
-#include "core/roles.h"
+#include "core/control/roles.h"
 
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,7 +10,7 @@
 #include <grp.h>
 #include <string.h>
 
-#include "core/mem.h"
+#include "core/base/mem.h"
 
 #define DAEMON    990
 #define OPERATORS 2000

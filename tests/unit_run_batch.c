@@ -1,7 +1,7 @@
 /* A batch over the recording device: order, bad lines, resuming, failures of the device, and what
  * is held between the steps. The device gives 'a' + L % 26 after L tokens, a byte being a token: the
  * text of "a" goes on with "b", that of "ab" with "c". */
-#include "core/batch.h"
+#include "core/job/batch.h"
 
 #include <stdarg.h>
 #include <setjmp.h>
@@ -12,8 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/json.h"
-#include "core/mem.h"
+#include "core/base/json.h"
+#include "core/base/mem.h"
 #include "tests/fake_device.h"
 
 static const struct device_params params = { .threads = 1 };

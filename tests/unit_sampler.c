@@ -1,5 +1,5 @@
 /* Choosing tokens: shares computed by hand, cuts, ties, penalties, and one known sequence. */
-#include "core/sampler.h"
+#include "core/engine/sampler.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/prng.h"
+#include "core/base/prng.h"
 
 #define LN2 0.6931472f
 

@@ -1,6 +1,6 @@
 /* KV and committed length of one sequence, step by step; the device's own length is asked after
  * each. */
-#include "core/sequence.h"
+#include "core/engine/sequence.h"
 
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /* The table of sessions without a device: who may have which, what a job's end leaves, limits,
  * trimming. A run is played by sessions_begin() and sessions_end() with no KV. */
-#include "core/sessions.h"
+#include "core/engine/sessions.h"
 
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
 /* Text on its way out: stop strings and characters that come in parts. */
-#include "core/textout.h"
+#include "core/engine/textout.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -8,7 +8,7 @@
 #include <cmocka.h>
 #include <string.h>
 
-#include "core/utf8.h"
+#include "core/base/utf8.h"
 
 #define FFFD "\xef\xbf\xbd"
 

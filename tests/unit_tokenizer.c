@@ -1,5 +1,5 @@
 /* Tokenizers: the llama2.c scheme against a plain quadratic one and recorded tokens; bytes. */
-#include "core/tokenizer.h"
+#include "core/artifact/tokenizer.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,7 +13,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "core/buf.h"
+#include "core/base/buf.h"
 
 #define DATA "../shared/data/stories260K/"
 

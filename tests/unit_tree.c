@@ -1,4 +1,4 @@
-#include "core/tree.h"
+#include "core/job/tree.h"
 
 #include <stdarg.h>
 #include <stddef.h>

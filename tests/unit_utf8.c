@@ -1,5 +1,5 @@
 /* The sequences are those of Unicode's table 3-7 and of Kuhn's list of malformed ones. */
-#include "core/utf8.h"
+#include "core/base/utf8.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-#include "core/verdict.h"
+#include "core/job/verdict.h"
 
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,7 +8,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "core/mem.h"
+#include "core/base/mem.h"
 
 static int check_model(void *context, const struct request *req, struct fault *f)
 {

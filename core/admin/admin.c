@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "core/mem.h"
+#include "core/base/mem.h"
 
 #define NAME      "npufs-admin"
 #define WORDS_MAX 3

@@ -5,8 +5,8 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-#include "core/buf.h"
-#include "core/fault.h"
+#include "core/base/buf.h"
+#include "core/base/fault.h"
 
 #define ADMIN_OK     0
 #define ADMIN_FAILED 1 /* a check or an operation failed; `err` was told why and what to do */

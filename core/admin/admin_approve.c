@@ -9,12 +9,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "core/approval_text.h"
-#include "core/artifact.h"
-#include "core/files.h"
-#include "core/keyring.h"
-#include "core/mem.h"
-#include "core/signature.h"
+#include "core/artifact/artifact.h"
+#include "core/artifact/keyring.h"
+#include "core/artifact/signature.h"
+#include "core/base/files.h"
+#include "core/base/mem.h"
+#include "core/control/approval_text.h"
 
 /* MOUNT/control/approvals/ID. The id is digits, so it names nothing else. */
 static int make_path(const struct admin_call *c, char **ret, struct fault *f)

@@ -4,8 +4,8 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "core/artifact.h"
-#include "core/files.h"
+#include "core/artifact/artifact.h"
+#include "core/base/files.h"
 
 /* --- import, sign, verify --------------------------------------------------------------------- */
 

@@ -4,7 +4,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "core/audit.h"
+#include "core/control/audit.h"
 
 static int verify(const struct admin_call *c, enum audit_trail trail, const char *name)
 {

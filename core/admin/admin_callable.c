@@ -4,10 +4,10 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "core/base/files.h"
+#include "core/base/files_write.h"
+#include "core/base/mem.h"
 #include "core/callable/image.h"
-#include "core/files.h"
-#include "core/files_write.h"
-#include "core/mem.h"
 
 #define SPEC_MAX_BYTES (1ull << 30)
 

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/mem.h"
+#include "core/base/mem.h"
 #include "core/spool/spool.h"
 
 #define CHUNK (64 << 10)

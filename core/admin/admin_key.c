@@ -7,10 +7,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "core/crypto.h"
-#include "core/files.h"
-#include "core/files_write.h"
-#include "core/mem.h"
+#include "core/base/crypto.h"
+#include "core/base/files.h"
+#include "core/base/files_write.h"
+#include "core/base/mem.h"
 
 /* Where the two files go: PREFIX's folder and its last component. */
 struct place {

@@ -3,10 +3,10 @@
 #include <errno.h>
 #include <string.h>
 
+#include "core/base/log.h"
+#include "core/base/mem.h"
 #include "core/fault_plan.h"
-#include "core/log.h"
 #include "core/matrix/matrix.h"
-#include "core/mem.h"
 #include "core/version.h"
 #include "mountopts/options.h"
 

@@ -1,6 +1,6 @@
 #include "core/admin/admin.h"
 
-#include "core/artifact.h"
+#include "core/artifact/artifact.h"
 
 int admin_store_init(const struct admin_call *c)
 {

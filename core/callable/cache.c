@@ -16,8 +16,8 @@
 #include <errno.h>
 #include <inttypes.h>
 
+#include "core/base/mem.h"
 #include "core/callable/image.h"
-#include "core/mem.h"
 
 /* --- errors that all share -------------------------------------------------------------------- */
 

@@ -9,9 +9,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "core/base/fault.h"
 #include "core/callable/memory.h"
 #include "core/callable/packet.h"
-#include "core/fault.h"
 
 struct callable_cache;
 

@@ -13,7 +13,7 @@
 #include <errno.h>
 #include <inttypes.h>
 
-#include "core/mem.h"
+#include "core/base/mem.h"
 
 static bool is_spare(const struct cache_block *b)
 {

@@ -3,8 +3,8 @@
 #include <errno.h>
 #include <inttypes.h>
 
+#include "core/base/mem.h"
 #include "core/callable/cache_impl.h"
-#include "core/mem.h"
 
 static int check_room(const struct callable_cache *c, uint64_t bytes, struct fault *f)
 {

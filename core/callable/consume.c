@@ -6,7 +6,7 @@
 #include <assert.h>
 #include <string.h>
 
-#include "core/mem.h"
+#include "core/base/mem.h"
 
 static_assert(ARRAY_SIZE(((struct vm *)NULL)->functions) == CALLABLE_FUNCTION_IDS,
 	"function ids are what the function table holds");

@@ -6,8 +6,8 @@
 #include <errno.h>
 #include <inttypes.h>
 
+#include "core/base/mem.h"
 #include "core/callable/cache_impl.h"
-#include "core/mem.h"
 
 /* --- capture ---------------------------------------------------------------------------------- */
 

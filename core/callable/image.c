@@ -15,7 +15,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "core/mem.h"
+#include "core/base/mem.h"
 
 static_assert(sizeof(struct image_header) == IMAGE_HEADER, "layout");
 static_assert(sizeof(struct image_row) == 16, "layout");

@@ -18,11 +18,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "core/buf.h"
+#include "core/base/buf.h"
+#include "core/base/fault.h"
+#include "core/base/json.h"
 #include "core/callable/limits.h"
 #include "core/callable/vm.h"
-#include "core/fault.h"
-#include "core/json.h"
 
 #define IMAGE_MAGIC   "NPUCALL1" /* 8 bytes, no NUL */
 #define IMAGE_VERSION 1u

@@ -9,8 +9,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/manifest_read.h"
-#include "core/mem.h"
+#include "core/artifact/manifest_read.h"
+#include "core/base/mem.h"
 
 #define FORMAT "npufs-callable-1"
 

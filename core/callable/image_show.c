@@ -5,8 +5,8 @@
 #include <errno.h>
 #include <inttypes.h>
 
+#include "core/base/mem.h"
 #include "core/callable/vm_impl.h"
-#include "core/mem.h"
 
 void image_names(const struct image *image, struct vm_names *ret)
 {

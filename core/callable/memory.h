@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "core/npu_error.h"
+#include "core/base/npu_error.h"
 
 /* Who may not call what could disturb a capture: nobody, the capturing thread, or no restriction. */
 enum capture_mode { CAPTURE_GLOBAL, CAPTURE_THREAD_LOCAL, CAPTURE_RELAXED };

@@ -10,9 +10,9 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "core/base/mem.h"
 #include "core/callable/consume.h"
 #include "core/callable/limits.h"
-#include "core/mem.h"
 
 struct allocation {
 	uint8_t *data;

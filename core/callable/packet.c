@@ -6,8 +6,8 @@
 #include <assert.h>
 #include <string.h>
 
+#include "core/base/mem.h"
 #include "core/callable/image.h"
-#include "core/mem.h"
 
 static_assert(sizeof(struct packet_prefix) == PACKET_PREFIX_BYTES, "layout");
 static_assert(sizeof(struct packet_tensor) == 16, "layout");

@@ -17,8 +17,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "core/base/npu_error.h"
 #include "core/callable/limits.h"
-#include "core/npu_error.h"
 
 #define PACKET_VERSION 1u
 

@@ -32,9 +32,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "core/buf.h"
+#include "core/base/buf.h"
+#include "core/base/fault.h"
 #include "core/callable/limits.h"
-#include "core/fault.h"
 
 #define VM_LANES     64
 #define VM_SCALARS   32

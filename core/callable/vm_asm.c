@@ -9,7 +9,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "core/mem.h"
+#include "core/base/mem.h"
 
 #define LINE_MAX_BYTES 255
 #define OPERANDS_MAX   4

@@ -14,7 +14,7 @@
  *   queries                 an answer that the caller takes for a failure
  *
  * Which of the SDK's functions return a code and which nothing is known for some only; guarded()
- * takes either. This object uses no function of the daemon; its buffers (core/buf.c) are linked in. */
+ * takes either. This object uses no function of the daemon; its buffers (core/base/buf.c) are linked in. */
 #include <cstdint>
 #include <memory>
 #include <new>

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/mem.h"
 #include "core/device_watch.h"
-#include "core/mem.h"
 
 static const struct matrix_group *const groups[] = { &matrix_life, &matrix_calbin, &matrix_tensor,
 	&matrix_csr, &matrix_infer_group, &matrix_engine, &matrix_status, &matrix_parallel,

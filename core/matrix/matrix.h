@@ -10,9 +10,9 @@
 
 #include <stdio.h>
 
+#include "core/base/fault.h"
 #include "core/device.h"
 #include "core/device_layer.h"
-#include "core/fault.h"
 
 #define MATRIX_CYCLES 100
 

@@ -9,11 +9,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "core/buf.h"
-#include "core/files.h"
-#include "core/files_write.h"
-#include "core/json.h"
-#include "core/mem.h"
+#include "core/base/buf.h"
+#include "core/base/files.h"
+#include "core/base/files_write.h"
+#include "core/base/json.h"
+#include "core/base/mem.h"
 
 #define COPY    "model"
 #define PACKAGE "package"

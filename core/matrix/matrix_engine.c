@@ -7,12 +7,12 @@
 #include <string.h>
 #include <time.h>
 
-#include "core/blob.h"
-#include "core/clock.h"
-#include "core/engine.h"
-#include "core/json.h"
-#include "core/mem.h"
-#include "core/verdict.h"
+#include "core/base/blob.h"
+#include "core/base/clock.h"
+#include "core/base/json.h"
+#include "core/base/mem.h"
+#include "core/engine/engine.h"
+#include "core/job/verdict.h"
 
 #define PATIENCE_MS 30000
 #define DEADLINE_MS 200

@@ -1,14 +1,14 @@
 /* Evidence that two inferences may be in flight (device contract 6): two inputs one after the other by
  * the runtime's choice, on Ping and on Pong, and then at once in each order, all of it several times. It is
  * written only when no case of the whole matrix failed for the model and nothing was planted;
- * core/evidence.h judges it once more. */
+ * core/engine/evidence.h judges it once more. */
 #include "core/matrix/matrix_parallel.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "core/mem.h"
+#include "core/base/mem.h"
 
 #define ROUNDS 10
 

@@ -2,10 +2,10 @@
 #ifndef NPUFS_CORE_MATRIX_MATRIX_IMPL_H
 #define NPUFS_CORE_MATRIX_MATRIX_IMPL_H
 
-#include "core/evidence.h"
-#include "core/generation.h"
+#include "core/engine/evidence.h"
+#include "core/engine/generation.h"
+#include "core/engine/sequence.h"
 #include "core/matrix/matrix.h"
-#include "core/sequence.h"
 
 #define MATRIX_WORK_TEMPLATE "/tmp/npufs-matrix-XXXXXX"
 

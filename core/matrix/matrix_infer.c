@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/mem.h"
+#include "core/base/mem.h"
 
 static const char *const stages[] = { "not submitted", "submitted", "output refused", "not finite",
 	"done" };

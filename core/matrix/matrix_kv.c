@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-#include "core/mem.h"
+#include "core/base/mem.h"
 
 #define SEQ_MAX 4096 /* asked for until the device is full */
 

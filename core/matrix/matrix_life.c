@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-#include "core/mem.h"
+#include "core/base/mem.h"
 
 /* The folder of the model in hand; "" for a backend's own. */
 static const char *calbin_path(const struct matrix *m, char ret[4096])

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "core/mem.h"
+#include "core/base/mem.h"
 
 static void first_error(enum npu_error *code, enum npu_error next)
 {

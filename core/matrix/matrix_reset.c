@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "core/mem.h"
+#include "core/base/mem.h"
 
 enum level { LEVEL_CCU, LEVEL_CONFIGURATION, LEVEL_DEVICE };
 

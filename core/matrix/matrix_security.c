@@ -10,9 +10,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "core/files_write.h"
-#include "core/mem.h"
-#include "core/privileged.h"
+#include "core/base/files_write.h"
+#include "core/base/mem.h"
+#include "core/control/privileged.h"
 
 #define NOBODY 65534
 

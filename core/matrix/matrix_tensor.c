@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/mem.h"
 #include "core/device_probe.h"
-#include "core/mem.h"
 
 /* --- tensors ---------------------------------------------------------------------------------- */
 

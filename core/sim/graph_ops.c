@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/mem.h"
+#include "core/base/mem.h"
 #include "core/sim/graph_internal.h"
 
 static size_t elements(const struct graph_node *n)

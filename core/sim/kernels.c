@@ -6,7 +6,7 @@
 #include <float.h>
 #include <string.h>
 
-#include "core/mem.h"
+#include "core/base/mem.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>

@@ -4,7 +4,7 @@
 #ifndef NPUFS_CORE_SIM_LANES_H
 #define NPUFS_CORE_SIM_LANES_H
 
-#include "core/lock.h"
+#include "core/base/lock.h"
 
 struct lane {
 	struct lane *next; /* while it is idle */

@@ -16,7 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "core/npu_error.h"
+#include "core/base/npu_error.h"
 #include "core/sim/kernels.h"
 #include "core/sim/safetensors.h"
 

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "core/mem.h"
+#include "core/base/mem.h"
 #include "core/sim/llama_internal.h"
 
 #define MAX_DIM    (1u << 16)

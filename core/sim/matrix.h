@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "core/npu_error.h"
+#include "core/base/npu_error.h"
 #include "core/sim/safetensors.h"
 
 #define MATRIX_BLOCK 16

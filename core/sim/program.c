@@ -10,9 +10,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "core/buf.h"
-#include "core/json.h"
-#include "core/mem.h"
+#include "core/base/buf.h"
+#include "core/base/json.h"
+#include "core/base/mem.h"
 
 #define FORMAT "npufs-sim-program"
 

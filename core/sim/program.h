@@ -39,7 +39,7 @@
 
 #include <stddef.h>
 
-#include "core/npu_error.h"
+#include "core/base/npu_error.h"
 #include "core/sim/llama.h"
 #include "core/tensor.h"
 

@@ -11,8 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "core/json.h"
-#include "core/mem.h"
+#include "core/base/json.h"
+#include "core/base/mem.h"
 
 #define LENGTH_BYTES 8
 

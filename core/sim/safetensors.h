@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "core/npu_error.h"
+#include "core/base/npu_error.h"
 #include "core/tensor.h"
 
 #define SAFETENSORS_MAX_HEADER  (16u << 20)

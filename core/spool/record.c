@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/mem.h"
+#include "core/base/mem.h"
 
 enum kind { BOOL, U32, I32, U64, I64, TEXT, WORD, REASON };
 

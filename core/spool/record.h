@@ -13,7 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "core/job.h"
+#include "core/job/job.h"
 
 #define RECORD_NODE_SIZE 768
 #define RECORD_RUN_SIZE  1792

@@ -21,8 +21,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "core/blob.h"
-#include "core/fault.h"
+#include "core/base/blob.h"
+#include "core/base/fault.h"
 #include "core/spool/record.h"
 
 struct spool;

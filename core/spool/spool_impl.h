@@ -8,7 +8,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "core/lock.h"
+#include "core/base/lock.h"
 #include "core/spool/spool.h"
 
 #define SPOOL_THREAD       "npufs-spool"    /* its name, for who looks at the threads */

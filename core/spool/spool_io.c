@@ -13,8 +13,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "core/clock.h"
-#include "core/files.h"
+#include "core/base/clock.h"
+#include "core/base/files.h"
 #include "core/spool/disk.h"
 
 /* After a failure to make entries ahead: the disk may be full. */

@@ -12,8 +12,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "core/files.h"
-#include "core/mem.h"
+#include "core/base/files.h"
+#include "core/base/mem.h"
 #include "core/spool/disk.h"
 #include "core/spool/spool_impl.h"
 

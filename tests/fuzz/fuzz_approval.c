@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/approval_text.h"
-#include "core/audit_seal.h"
-#include "core/signature.h"
+#include "core/artifact/signature.h"
+#include "core/control/approval_text.h"
+#include "core/control/audit_seal.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/audit_impl.h"
+#include "core/control/audit_impl.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

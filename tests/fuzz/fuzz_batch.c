@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/batch.h"
-#include "core/json.h"
-#include "core/utf8.h"
+#include "core/base/json.h"
+#include "core/base/utf8.h"
+#include "core/job/batch.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

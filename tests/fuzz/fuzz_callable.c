@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/mem.h"
 #include "core/callable/consume.h"
 #include "core/callable/image.h"
-#include "core/mem.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

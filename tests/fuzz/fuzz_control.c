@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/mem.h"
-#include "core/privileged_words.h"
+#include "core/base/mem.h"
+#include "core/control/privileged_words.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/evidence.h"
+#include "core/engine/evidence.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/import_golden.h"
-#include "core/import_llama2c.h"
-#include "core/manifest.h"
+#include "core/artifact/import_golden.h"
+#include "core/artifact/import_llama2c.h"
+#include "core/artifact/manifest.h"
 #include "core/sim/program.h"
 #include "core/sim/safetensors.h"
 

@@ -6,11 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/callables.h"
-#include "core/json.h"
-#include "core/launch_plan.h"
-#include "core/request.h"
-#include "core/utf8.h"
+#include "core/base/json.h"
+#include "core/base/utf8.h"
+#include "core/engine/callables.h"
+#include "core/engine/launch_plan.h"
+#include "core/job/request.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -1,0 +1,137 @@
+/* What the store's folder has. Each file is judged by itself when it is read: one that is damaged, a
+ * link or another user's spoils no other. */
+#include "core/engine/callables_impl.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/base/files.h"
+#include "core/base/files_write.h"
+#include "core/base/mem.h"
+
+#define FOLDER "callables"
+
+int callables_folder(const struct callables *t, bool make, int *ret_fd)
+{
+	AUTO_CLOSE int store = -1;
+	int err = t->store ? files_open_root(t->store, FILES_OWN, &store) : -ENOENT;
+
+	if (!err && make)
+		err = files_make_folder(store, FOLDER, 0700);
+	return err ? err : files_open_folder(store, FOLDER, FILES_OWN, ret_fd);
+}
+
+void callables_file(const char *name, char ret[CALLABLES_FILE_SIZE])
+{
+	snprintf(ret, CALLABLES_FILE_SIZE, "%s%s", name, CALLABLES_SUFFIX);
+}
+
+void callables_unkeep(struct callables *t, const char *name)
+{
+	char file[CALLABLES_FILE_SIZE];
+	AUTO_CLOSE int folder = -1;
+
+	callables_file(name, file);
+	if (callables_folder(t, false, &folder) == 0)
+		unlinkat(folder, file, 0);
+}
+
+int callables_unkeep_all(struct callables *t, struct fault *f)
+{
+	AUTO_CLOSE int store = -1;
+	int err = files_open_root(t->store, FILES_OWN, &store);
+
+	if (!err)
+		err = files_remove_tree(store, FOLDER);
+	if (err && err != -ENOENT)
+		return fault_set(f, err, "see to the callables folder of the store",
+			"the images could not be removed: %s", strerror(-err));
+	return 0;
+}
+
+int callables_open(struct callables *t, const char *name, int *ret_fd)
+{
+	char file[CALLABLES_FILE_SIZE];
+	AUTO_CLOSE int folder = -1;
+	uint64_t size;
+	int err = callables_folder(t, false, &folder);
+
+	callables_file(name, file);
+	return err ? err : files_open(folder, file, FILES_OWN, ret_fd, &size);
+}
+
+/* --- what there is ---------------------------------------------------------------------------- */
+
+/* NAME of NAME.img; false for what else may lie there. */
+static bool name_of(const char *file, char ret[CALLABLES_NAME_MAX + 1])
+{
+	size_t len = strlen(file), suffix = strlen(CALLABLES_SUFFIX);
+
+	if (len <= suffix || len - suffix > CALLABLES_NAME_MAX ||
+		strcmp(file + len - suffix, CALLABLES_SUFFIX) != 0)
+		return false;
+	memcpy(ret, file, len - suffix);
+	ret[len - suffix] = '\0';
+	return callables_name_valid(ret);
+}
+
+static int add_file(struct callables_kept *k, const char *file)
+{
+	char name[CALLABLES_NAME_MAX + 1], **moved;
+
+	if (!name_of(file, name))
+		return 0;
+	moved = mem_grow(k->names, k->n, &k->cap, 64, sizeof *moved);
+	if (!moved)
+		return -ENOMEM;
+	k->names = moved;
+	k->names[k->n] = strdup(name);
+	return k->names[k->n] ? (k->n++, 0) : -ENOMEM;
+}
+
+static int by_name(const void *a, const void *b)
+{
+	return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static int read_folder(DIR *dir, struct callables_kept *k)
+{
+	const struct dirent *entry;
+	int err = 0;
+
+	while (!err && (errno = 0, entry = readdir(dir)))
+		err = add_file(k, entry->d_name);
+	return err ? err : -errno;
+}
+
+int callables_list_kept(const struct callables *t, struct callables_kept *ret)
+{
+	int fd = -1, err = callables_folder(t, false, &fd);
+	DIR *dir;
+
+	*ret = (struct callables_kept){ NULL };
+	if (err)
+		return err;
+	dir = fdopendir(fd);
+	if (!dir) {
+		close(fd);
+		return -ENOMEM;
+	}
+	err = read_folder(dir, ret);
+	closedir(dir);
+	if (ret->n)
+		qsort(ret->names, ret->n, sizeof *ret->names, by_name);
+	return err;
+}
+
+void callables_kept_done(struct callables_kept *k)
+{
+	for (size_t i = 0; i < k->n; i++)
+		free(k->names[i]);
+	free(k->names);
+}
