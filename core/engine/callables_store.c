@@ -114,7 +114,7 @@ int callables_list_kept(const struct callables *t, struct callables_kept *ret)
 	int fd = -1, err = callables_folder(t, false, &fd);
 	DIR *dir;
 
-	*ret = (struct callables_kept){ NULL };
+	*ret = (struct callables_kept){ .names = NULL };
 	if (err)
 		return err;
 	dir = fdopendir(fd);
