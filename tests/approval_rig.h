@@ -27,7 +27,7 @@ struct approval_rig {
 
 static const struct cred approval_asker = { .uid = 0, .gid = 5, .pid = 77 };
 static const struct approvals_order reset = { &approval_asker, 1000, "reset_device force",
-	"reset it", "stuck since noon" };
+	"reset it", true, "stuck since noon" };
 
 static inline int64_t approval_now(void *context)
 {

@@ -76,14 +76,16 @@ static void text__submitted__says_all_of_it(void **state)
 	assert_int_equal(sscanf(text.data,
 				 "npufs-approval-request-1\nstore: %39s\ndaemon: %39s\n"
 				 "generation: 7\noperation: %39s\ncommand: reset_device force\n"
-				 "effect: reset it\nreason: stuck since noon\nasked by: uid 0 gid "
+				 "effect: reset it; jobs that run then fail\nreason: stuck since "
+				 "noon\nasked by: uid 0 gid "
 				 "5 pid 77 loginuid "
 				 "1000\nasked at: %39s\nexpires: %39s\n",
 				 store, daemon, operation, asked, expires),
 		5);
 	snprintf(again, sizeof again,
 		"npufs-approval-request-1\nstore: %s\ndaemon: %s\ngeneration: 7\noperation: %s\n"
-		"command: reset_device force\neffect: reset it\nreason: stuck since noon\n"
+		"command: reset_device force\neffect: reset it; jobs that run then fail\nreason: "
+		"stuck since noon\n"
 		"asked by: uid 0 gid 5 pid 77 loginuid 1000\nasked at: %s\nexpires: %s\n"
 		"approvers: 2\nend of what is signed\n",
 		store, daemon, id, asked, expires);

@@ -108,7 +108,8 @@ static void put_lines(const struct approval_facts *facts, struct buf *out)
 	buf_printf(out, "%s%" PRIu64 "\n", l++->label, facts->generation);
 	buf_printf(out, "%s%s\n", l++->label, facts->operation);
 	buf_printf(out, "%s%s\n", l++->label, facts->command);
-	buf_printf(out, "%s%s\n", l++->label, facts->effect);
+	buf_printf(out, "%s%s; %s\n", l++->label, facts->effect,
+		facts->forced ? "jobs that run then fail" : "not while jobs run");
 	buf_printf(out, "%s%s\n", l++->label, facts->reason);
 	buf_puts(out, l++->label);
 	put_who(facts, out);

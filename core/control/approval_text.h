@@ -37,6 +37,7 @@ struct approval_facts {
 	char store[APPROVAL_ID_SIZE], daemon[APPROVAL_ID_SIZE], operation[APPROVAL_ID_SIZE];
 	uint64_t generation;
 	const char *command, *effect, *reason;
+	bool forced; /* jobs that run then fail; else it is not done while they do */
 	const struct cred *who;
 	int64_t login;          /* -1: not known */
 	int64_t asked, expires; /* wall time, ns */

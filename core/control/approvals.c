@@ -225,13 +225,14 @@ static int find_place_locked(struct approvals *a, const struct moment *m, struct
 	return 0;
 }
 
-static int make_text(const struct approvals *a, const struct operation *op, const char *effect,
-	char **ret)
+static int make_text(const struct approvals *a, const struct operation *op,
+	const struct approvals_order *order, char **ret)
 {
 	const int64_t wall = clock_wall();
 	struct approval_facts facts = { .generation = op->generation,
 		.command = op->command,
-		.effect = effect,
+		.effect = order->effect,
+		.forced = order->forced,
 		.reason = op->reason,
 		.who = &op->who,
 		.login = op->login,
@@ -267,7 +268,7 @@ static int make(const struct approvals *a, const struct approvals_order *order,
 	op->reason = strdup(order->reason);
 	if (!err && (!op->command || !op->reason))
 		err = -ENOMEM;
-	return err ? err : make_text(a, op, order->effect, &op->text);
+	return err ? err : make_text(a, op, order, &op->text);
 }
 
 static int put_in_place(struct approvals *a, const struct moment *m, struct operation *op)

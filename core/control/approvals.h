@@ -50,6 +50,7 @@ struct approvals_order {
 	int64_t login;       /* audit_login()'s */
 	const char *command; /* with its arguments, and "force" */
 	const char *effect;  /* what it does, for who is to sign it */
+	bool forced;         /* jobs that run then fail; else it is not done while they do */
 	const char *reason;
 };
 

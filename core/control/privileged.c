@@ -327,19 +327,12 @@ static bool needs_approval(const struct attempt *t)
 
 static int ask_approval(struct attempt *t, const char *command, struct fault *f)
 {
-	char effect[160];
-	const struct approvals_order order = { .who = t->order.who,
-		.login = t->record.login,
-		.command = command,
-		.effect = effect,
-		.reason = t->record.message };
+	const struct approvals_order order = { t->order.who, t->record.login, command,
+		t->row->summary, t->order.forced, t->record.message };
 	struct approvals *a = t->p->owner.approvals;
 	char id[APPROVAL_ID_SIZE];
-	int err;
+	int err = approvals_submit(a, &order, id, f);
 
-	snprintf(effect, sizeof effect, "%s; %s", t->row->summary,
-		t->order.forced ? "jobs that run then fail" : "not while jobs run");
-	err = approvals_submit(a, &order, id, f);
 	if (err)
 		return refuse(t, err, err == -EINVAL ? "text" : approvals_word(err), f);
 	err = record(t, AUDIT_PENDING, id);
