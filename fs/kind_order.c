@@ -132,23 +132,16 @@ static struct parked_order *order_like(const struct control_order *form,
 
 	if (!o)
 		return NULL;
-	o->base.what = form->what;
-	o->base.command = form->command;
-	memcpy(o->base.approval, form->approval, sizeof o->base.approval);
+	o->base = *form;
 	o->base.done = done;
 	return o;
 }
 
 int order_send(struct npufs *fs, fuse_req_t req, const struct control_order *form)
 {
-	struct parked_order *o = calloc(1, sizeof *o);
-	int err = -ENOMEM;
+	struct parked_order *o = order_like(form, answer);
+	int err = o ? send(fs, req, o) : -ENOMEM;
 
-	if (o) {
-		o->base = *form;
-		o->base.done = answer;
-		err = send(fs, req, o);
-	}
 	if (err)
 		free_order(o);
 	return err;
