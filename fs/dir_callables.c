@@ -296,26 +296,17 @@ static int callables_file_open(struct npufs *fs, const struct cred *c, struct at
 /* --- names ------------------------------------------------------------------------------------ */
 
 /* NAME of NAME.SUFFIX, and which file of it that is; -1: it has no such form. */
-static int split(const char *file, char ret[FILE_SIZE])
+static int split(const char *file, char ret[CALLABLES_NAME_MAX + 1])
 {
-	size_t len = strlen(file);
-
-	for (size_t k = 0; k < N_FILES; k++) {
-		size_t suffix = strlen(callable_object_rows[k].name);
-
-		if (len <= suffix || len - suffix > CALLABLES_NAME_MAX ||
-			strcmp(file + len - suffix, callable_object_rows[k].name) != 0)
-			continue;
-		memcpy(ret, file, len - suffix);
-		ret[len - suffix] = '\0';
-		return (int)k;
-	}
+	for (size_t k = 0; k < N_FILES; k++)
+		if (callables_name_of(file, callable_object_rows[k].name, ret))
+			return (int)k;
 	return -1;
 }
 
 static int find_name(struct npufs *fs, const char *file, struct at *ret)
 {
-	char name[FILE_SIZE];
+	char name[CALLABLES_NAME_MAX + 1];
 	struct callables_view v;
 	int k = split(file, name);
 
@@ -347,7 +338,7 @@ static int callables_file_create(struct npufs *fs, const struct cred *c, struct 
 	struct fuse_entry_param *ret_entry, struct handle **ret)
 {
 	const struct fault none = FAULT_NONE;
-	char name[FILE_SIZE];
+	char name[CALLABLES_NAME_MAX + 1];
 	struct cred kept;
 	uint64_t number;
 	int err = may_change(fs, c, "create");

@@ -7,19 +7,25 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "core/base/clock.h"
-#include "core/base/files.h"
-#include "core/base/files_write.h"
 #include "core/base/mem.h"
+#include "core/base/name.h"
 
 bool callables_name_valid(const char *name)
 {
-	size_t len =
-		strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-");
+	return name_is_plain(name, CALLABLES_NAME_MAX);
+}
 
-	return len && len <= CALLABLES_NAME_MAX && !name[len] && name[0] != '.';
+bool callables_name_of(const char *file, const char *suffix, char ret[CALLABLES_NAME_MAX + 1])
+{
+	size_t len = strlen(file), cut = strlen(suffix);
+
+	if (len <= cut || len - cut > CALLABLES_NAME_MAX || strcmp(file + len - cut, suffix) != 0)
+		return false;
+	memcpy(ret, file, len - cut);
+	ret[len - cut] = '\0';
+	return true;
 }
 
 static void entry_free(struct callables_entry *e)
@@ -520,45 +526,4 @@ void callables_sha256(struct callables *t, const struct request_launch *l,
 	e = resident_locked(t, l);
 	memcpy(ret, e ? e->sha256 : "", e ? SHA256_HEX_SIZE : 1);
 	lock_drop(&t->lock);
-}
-
-/* --- the store -------------------------------------------------------------------------------- */
-
-/* The bytes of one that waits stay where they are until it is registered. */
-static const struct buf *waiting_image(struct callables *t, const char *name)
-{
-	const struct buf *image = NULL;
-	struct callables_entry *e;
-
-	lock_take(&t->lock);
-	e = named_locked(t, name);
-	if (e && e->view.state == CALLABLES_WAITING)
-		image = &e->image;
-	lock_drop(&t->lock);
-	return image;
-}
-
-int callables_digest(struct callables *t, const char *name, char ret[SHA256_HEX_SIZE])
-{
-	const struct buf *image = waiting_image(t, name);
-
-	if (!image)
-		return -ESTALE;
-	sha256_hex(image->data, image->len, ret);
-	return 0;
-}
-
-int callables_keep(struct callables *t, const char *name, struct fault *f)
-{
-	const struct buf *image = waiting_image(t, name);
-	char file[CALLABLES_FILE_SIZE];
-	AUTO_CLOSE int folder = -1;
-	int err = image ? callables_folder(t, true, &folder) : -ESTALE;
-
-	callables_file(name, file);
-	if (!err)
-		err = files_replace(folder, file, 0600, image->data, image->len);
-	return err ? fault_set(f, err, "see to the callables folder of the store and its disk",
-			     "the image could not be kept: %s", strerror(-err))
-		   : 0;
 }

@@ -52,6 +52,8 @@ void callables_free(struct callables *t); /* detached; NULL is fine */
 
 /* 1..CALLABLES_NAME_MAX letters, digits and . _ -, not beginning with a dot. */
 bool callables_name_valid(const char *name);
+/* What stands before `suffix` in a file's name, valid or not; false when there is no such form. */
+bool callables_name_of(const char *file, const char *suffix, char ret[CALLABLES_NAME_MAX + 1]);
 
 /* --- names ------------------------------------------------------------------------------------ */
 

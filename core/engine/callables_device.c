@@ -32,16 +32,13 @@ static int no_memory(struct fault *f)
 	return fault_set(f, -ENOMEM, "try again later", "no memory for another callable");
 }
 
-/* What is known of a resident beside its id. */
-static int read_image(const struct buf *image, struct launch_signature **ret,
-	char ret_sha256[SHA256_HEX_SIZE], struct fault *f)
+static int read_image(const struct buf *image, struct launch_signature **ret, struct fault *f)
 {
 	struct image seen;
 	int err = image_validate(image->data, image->len, &seen, f);
 
 	if (err)
 		return err;
-	sha256_hex(image->data, image->len, ret_sha256);
 	*ret = launch_signature_new(&seen);
 	return *ret ? 0 : no_memory(f);
 }
@@ -91,12 +88,11 @@ static void bind_id(struct callables *t, const char *name, int32_t id, uint64_t 
 }
 
 static int register_image(struct callables *t, const char *name, const struct buf *image,
-	struct fault *f)
+	const char *sha256, struct fault *f)
 {
 	AUTO_FREE struct launch_signature *signature = NULL;
-	char sha256[SHA256_HEX_SIZE];
 	uint64_t bytes = image->len;
-	int err = read_image(image, &signature, sha256, f);
+	int err = read_image(image, &signature, f);
 	int32_t id;
 
 	if (!err && reserve_id(t))
@@ -115,6 +111,7 @@ static int register_image(struct callables *t, const char *name, const struct bu
 /* It may be resident already: a new context took it from the store meanwhile. */
 int callables_register(struct callables *t, const char *name, struct fault *f)
 {
+	char sha256[SHA256_HEX_SIZE] = "";
 	const struct buf *image = NULL;
 	bool resident = false;
 	size_t at;
@@ -127,6 +124,7 @@ int callables_register(struct callables *t, const char *name, struct fault *f)
 		resident = t->names[at]->view.state == CALLABLES_RESIDENT;
 		if (t->names[at]->view.state == CALLABLES_WAITING)
 			image = &t->names[at]->image;
+		memcpy(sha256, t->names[at]->sha256, sizeof sha256);
 	}
 	lock_drop(&t->lock);
 	if (err || resident)
@@ -134,7 +132,9 @@ int callables_register(struct callables *t, const char *name, struct fault *f)
 	if (!image)
 		return fault_set(f, -ESTALE, "write the image again",
 			"nothing waits under the name");
-	return register_image(t, name, image, f);
+	if (!sha256[0]) /* nobody asked for it on the way */
+		sha256_hex(image->data, image->len, sha256);
+	return register_image(t, name, image, sha256, f);
 }
 
 /* --- the store's ------------------------------------------------------------------------------ */
@@ -180,7 +180,7 @@ static void mark_refused(struct callables *t, const char *name, const struct fau
 static void load_one(struct loading *l, const char *name)
 {
 	AUTO_BUF struct buf image = BUF_INIT;
-	char file[CALLABLES_FILE_SIZE];
+	char file[CALLABLES_FILE_SIZE], sha256[SHA256_HEX_SIZE];
 	struct fault f = FAULT_NONE;
 	int err;
 
@@ -188,11 +188,13 @@ static void load_one(struct loading *l, const char *name)
 		return;
 	callables_file(name, file);
 	err = files_load(l->folder, file, FILES_OWN, CALLABLE_BYTES_MAX, &image);
-	if (err)
+	if (err) {
 		fault_set(&f, err, "write it again, or remove it from the store",
 			"its image could not be read: %s", strerror(-err));
-	else
-		err = register_image(l->t, name, &image, &f);
+	} else {
+		sha256_hex(image.data, image.len, sha256);
+		err = register_image(l->t, name, &image, sha256, &f);
+	}
 	if (err)
 		mark_refused(l->t, name, &f);
 }

@@ -9,7 +9,7 @@ struct callables_entry {
 	struct callables_view view;
 	struct buf image; /* while it waits; only the thread that registers it frees it then */
 	struct launch_signature *signature; /* of a resident */
-	char sha256[SHA256_HEX_SIZE];       /* likewise */
+	char sha256[SHA256_HEX_SIZE];       /* likewise, and once callables_digest() was asked */
 };
 
 enum callables_support { CALLABLES_UNKNOWN, CALLABLES_ABSENT, CALLABLES_OFFERED };

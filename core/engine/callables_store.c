@@ -31,6 +31,49 @@ void callables_file(const char *name, char ret[CALLABLES_FILE_SIZE])
 	snprintf(ret, CALLABLES_FILE_SIZE, "%s%s", name, CALLABLES_SUFFIX);
 }
 
+/* The bytes of one that waits stay where they are until it is registered. */
+static const struct buf *waiting_image(struct callables *t, const char *name)
+{
+	const struct buf *image = NULL;
+	size_t at;
+
+	lock_take(&t->lock);
+	if (callables_search_locked(t, name, &at) && t->names[at]->view.state == CALLABLES_WAITING)
+		image = &t->names[at]->image;
+	lock_drop(&t->lock);
+	return image;
+}
+
+int callables_digest(struct callables *t, const char *name, char ret[SHA256_HEX_SIZE])
+{
+	const struct buf *image = waiting_image(t, name);
+	size_t at;
+
+	if (!image)
+		return -ESTALE;
+	sha256_hex(image->data, image->len, ret);
+	lock_take(&t->lock);
+	if (callables_search_locked(t, name, &at))
+		memcpy(t->names[at]->sha256, ret, SHA256_HEX_SIZE);
+	lock_drop(&t->lock);
+	return 0;
+}
+
+int callables_keep(struct callables *t, const char *name, struct fault *f)
+{
+	const struct buf *image = waiting_image(t, name);
+	char file[CALLABLES_FILE_SIZE];
+	AUTO_CLOSE int folder = -1;
+	int err = image ? callables_folder(t, true, &folder) : -ESTALE;
+
+	callables_file(name, file);
+	if (!err)
+		err = files_replace(folder, file, 0600, image->data, image->len);
+	return err ? fault_set(f, err, "see to the callables folder of the store and its disk",
+			     "the image could not be kept: %s", strerror(-err))
+		   : 0;
+}
+
 void callables_unkeep(struct callables *t, const char *name)
 {
 	char file[CALLABLES_FILE_SIZE];
@@ -67,25 +110,12 @@ int callables_open(struct callables *t, const char *name, int *ret_fd)
 
 /* --- what there is ---------------------------------------------------------------------------- */
 
-/* NAME of NAME.img; false for what else may lie there. */
-static bool name_of(const char *file, char ret[CALLABLES_NAME_MAX + 1])
-{
-	size_t len = strlen(file), suffix = strlen(CALLABLES_SUFFIX);
-
-	if (len <= suffix || len - suffix > CALLABLES_NAME_MAX ||
-		strcmp(file + len - suffix, CALLABLES_SUFFIX) != 0)
-		return false;
-	memcpy(ret, file, len - suffix);
-	ret[len - suffix] = '\0';
-	return callables_name_valid(ret);
-}
-
 static int add_file(struct callables_kept *k, const char *file)
 {
 	char name[CALLABLES_NAME_MAX + 1], **moved;
 
-	if (!name_of(file, name))
-		return 0;
+	if (!callables_name_of(file, CALLABLES_SUFFIX, name) || !callables_name_valid(name))
+		return 0; /* it is nothing of ours */
 	moved = mem_grow(k->names, k->n, &k->cap, 64, sizeof *moved);
 	if (!moved)
 		return -ENOMEM;

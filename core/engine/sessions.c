@@ -6,14 +6,12 @@
 #include <string.h>
 
 #include "core/base/clock.h"
+#include "core/base/name.h"
 #include "core/engine/sessions_impl.h"
 
 bool session_name_valid(const char *name)
 {
-	size_t len =
-		strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-");
-
-	return len > 0 && len < SESSION_NAME_SIZE && !name[len] && name[0] != '.';
+	return name_is_plain(name, SESSION_NAME_SIZE - 1);
 }
 
 /* --- the table -------------------------------------------------------------------------------- */
