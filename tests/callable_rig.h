@@ -324,4 +324,21 @@ static inline struct packet_tensor rig_tensor(struct rig *r, size_t elements, fl
 	return t;
 }
 
+#define BLOCK (2ull << 20)
+#define CAP   (2ull << 30)
+
+/* Refused with this errno and, unless NULL, this field; nothing changed. */
+static inline void rig_refused(struct rig *r, const struct buf *image, int err, const char *field)
+{
+	struct callable_figures before = callable_figures(r->c), after;
+
+	r->f = (struct fault)FAULT_NONE;
+	assert_int_equal(callable_prepare(r->c, image->data, image->len, &r->f), -1);
+	after = callable_figures(r->c);
+	if (r->f.err != err || (field && strcmp(r->f.field, field) != 0))
+		fail_msg("%d, %s: %s", r->f.err, r->f.field, r->f.reason);
+	assert_int_equal(after.registrations, before.registrations);
+	assert_int_equal(after.resident_bytes, before.resident_bytes);
+}
+
 #endif
