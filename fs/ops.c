@@ -140,24 +140,24 @@ static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 	reply_entry(req, err, &e);
 }
 
-static void forget_one(fuse_req_t req, fuse_ino_t ino, uint64_t n)
+static void forget_one(struct npufs *fs, fuse_ino_t ino, uint64_t n)
 {
-	struct call c = { .fs = fs_of(req), .at = at_of(ino) };
+	struct at at = at_of(ino);
 
-	if (c.at.area < AREA_COUNT && areas[c.at.area]->forget)
-		areas[c.at.area]->forget(c.fs, c.at, n);
+	if (at.area < AREA_COUNT && areas[at.area]->forget)
+		areas[at.area]->forget(fs, at, n);
 }
 
 static void op_forget(fuse_req_t req, fuse_ino_t ino, uint64_t n)
 {
-	forget_one(req, ino, n);
+	forget_one(fs_of(req), ino, n);
 	fuse_reply_none(req);
 }
 
 static void op_forget_multi(fuse_req_t req, size_t count, struct fuse_forget_data *forgets)
 {
 	for (size_t i = 0; i < count; i++)
-		forget_one(req, forgets[i].ino, forgets[i].nlookup);
+		forget_one(fs_of(req), forgets[i].ino, forgets[i].nlookup);
 	fuse_reply_none(req);
 }
 
@@ -354,9 +354,9 @@ static void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_
 		return;
 	}
 	keep(c.fs, h);
-	if (fuse_reply_create(req, &e, fi) == -ENOENT) {
+	if (fuse_reply_create(req, &e, fi) == -ENOENT) { /* as with open; the request is gone too */
 		release(c.fs, h);
-		forget_one(req, e.ino, 1);
+		forget_one(c.fs, e.ino, 1);
 	}
 }
 

@@ -276,6 +276,33 @@ def test_second_start__same_mountpoint__refused():
         equal(m.state("a"), "running", "the job")
 
 
+class GoneCallers(Mount):
+    """A daemon whose callers go before they are told of an open, when the test says so."""
+
+    def __init__(self):
+        super().__init__(preload="gone_callers.c")
+        self.env["CALLERS_GONE"] = self.dir + "/gone"
+
+    def lose(self, name):
+        """Write a file, and go."""
+        write(self.env["CALLERS_GONE"], "")
+        equal(self.send(name, "lost"), errno.EIO, name)
+        os.unlink(self.env["CALLERS_GONE"])
+
+
+def test_abort__between_a_request_and_its_answer__closed_and_forgotten():
+    """An open or a create that nobody was told of holds nothing: the next writer's close is the last."""
+    with GoneCallers() as m:
+        known = m.metric("npufs_inodes")
+        for i in range(50):
+            m.lose(f"n{i}.txt")
+        equal(m.metric("npufs_inodes"), known, "inodes after creating")
+        for text in ("once", "again"):
+            m.put("n0.txt", text)
+            equal(m.out("n0"), text + "\n", "a writer's job")
+            m.lose("n0.txt")
+
+
 def test_stopped_daemon__df_and_ls__end_by_a_signal():
     """Those who ask a daemon that sleeps can be killed (K09-11)."""
     with Mount() as m:

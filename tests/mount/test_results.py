@@ -6,8 +6,8 @@ import os
 import re
 import time
 
-from harness import (DELAY, HERE, LONG_REQUEST, SLOW, Mount, Skip, equal, errno_of, need, ok, read,
-                     run, took, until, write)
+from harness import (DELAY, LONG_REQUEST, Mount, equal, errno_of, ok, read, run, took, until,
+                     write)
 
 
 def test_failure__unknown_model__errno_at_out_and_story_in_err():
@@ -87,18 +87,10 @@ def test_durations__all_jobs__never_negative_and_as_long_as_they_were():
 class SteppedClock(Mount):
     """A daemon whose wall clock the test sets back and on."""
 
-    def start(self):
-        if SLOW > 1:
-            raise Skip("nothing is preloaded into a daemon under a sanitizer")
-        need("cc")
-        library, self.step_file = self.dir + "/step.so", self.dir + "/step"
-        ok(["cc", "-D_GNU_SOURCE", "-shared", "-fPIC", "-o", library, HERE + "/clock_step.c"])
+    def __init__(self, *options):
+        super().__init__(*options, preload="clock_step.c")
+        self.step_file = self.env["CLOCK_STEP"] = self.dir + "/step"
         self.step(0)
-        os.environ.update(LD_PRELOAD=library, CLOCK_STEP=self.step_file)
-        try:
-            return super().start()
-        finally:
-            del os.environ["LD_PRELOAD"]
 
     def step(self, seconds):
         """From now on the daemon's clock is off by so much."""

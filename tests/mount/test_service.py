@@ -27,29 +27,16 @@ class Manager(Mount):
 
     def __init__(self, *options, watchdog=None, abstract=False, **kw):
         super().__init__(*options, **kw)
-        self.watchdog = watchdog
         self.name = f"@npufs-test-{os.getpid()}" if abstract else self.dir + "/notify"
+        self.env["NOTIFY_SOCKET"] = self.name
+        if watchdog:
+            self.env["WATCHDOG_USEC"] = str(int(watchdog * 1e6))
         self.said = []
         self.at_ready = None
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self.socket.bind("\0" + self.name[1:] if abstract else self.name)
         self.thread = threading.Thread(target=self._listen, daemon=True)
         self.thread.start()
-
-    def environment(self):
-        """What systemd gives."""
-        env = {"NOTIFY_SOCKET": self.name}
-        if self.watchdog:
-            env["WATCHDOG_USEC"] = str(int(self.watchdog * 1e6))
-        return env
-
-    def start(self):
-        os.environ.update(self.environment())
-        try:
-            return super().start()
-        finally:
-            for name in self.environment():
-                del os.environ[name]
 
     def _listen(self):
         while True:
@@ -99,7 +86,7 @@ def test_notify__background__tells_its_process():
         """Started by the test."""
 
     with Place() as m:
-        ok(["env", *(f"{k}={v}" for k, v in m.environment().items()), *background(m)])
+        ok(["env", *(f"{k}={v}" for k, v in m.env.items()), *background(m)])
         m.hears("READY=1")
         equal([f"MAINPID={pid}" for pid in daemons(m)],
               [w for _, w in m.said if w.startswith("MAINPID=")])
@@ -112,7 +99,7 @@ def test_notify__mount_fails__never_ready():
     with Manager(wait=False) as m:
         m.hears("READY=1")
         m.said.clear()
-        r = run(["env", *(f"{k}={v}" for k, v in m.environment().items()), *m.command()])
+        r = run(["env", *(f"{k}={v}" for k, v in m.env.items()), *m.command()])
         equal(r.returncode, 1, "status")
         equal(m.times("READY=1"), [])
 
