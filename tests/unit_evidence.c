@@ -312,10 +312,10 @@ static void parse__not_as_it_is_written__einval(void **state)
 		{ "\"submitted\"", "\"waited\"" },
 		{ "\"P-P\"", "\"P-R\"" },
 		{ "\"auto\"", "\"aute\"" },
-		{ "14", "-4" },
-		{ "14", "15" },
+		{ "\"submitted\": 14", "\"submitted\": -4" },
+		{ "\"submitted\": 14", "\"submitted\": 15" },
 		{ "\"first_kv\"", "\"first_kw\"" },
-		{ ": 2", ": 0" },
+		{ "\"rounds\": 2", "\"rounds\": 0" },
 		{ "\"f1\"", "null" },
 	};
 	AUTO_BUF struct buf text = BUF_INIT;
