@@ -368,6 +368,16 @@ static void tidy_until(uint64_t bytes)
 	check_usage(1, bytes);
 }
 
+static void rename__request_to_inert__its_content_alone_after_a_restart(void **state)
+{
+	(void)state;
+	assert_int_equal(echo(&alice, "a.json", DE), 0);
+	check_out("a.out", "de\n");
+	assert_int_equal(rename_as(&alice, "a.json", "kept"), 0);
+	restart();
+	assert_int_equal(size_of("kept"), strlen(DE));
+}
+
 static void tidy__results__count_and_still_do_after_a_restart(void **state)
 {
 	(void)state;
@@ -440,6 +450,7 @@ int main(void)
 		TEST(open_result__ran_twice_and_let_go__is_read_back),
 		TEST_FULL(full_disk__new_request__is_refused_and_later_taken),
 		TEST_FULL(full_disk__running_job__fails_and_the_next_works),
+		TEST(rename__request_to_inert__its_content_alone_after_a_restart),
 		TEST(tidy__results__count_and_still_do_after_a_restart),
 		TEST(tidy__past_keep_ns__removes_the_request),
 		TEST(create__past_the_users_share__is_edquot_also_after_a_restart),
