@@ -152,14 +152,26 @@ void park_read(fuse_req_t req, struct job *j, enum job_result what, size_t size,
 	arm(p);
 }
 
+/* One that nobody else has taken off its job: a device that hung may come back at this moment, and its
+ * thread answers those that it has. What is in the list is not freed. */
+static struct parked *take_one(void)
+{
+	struct parked *p;
+
+	lock_take(&list_lock);
+	p = list;
+	while (p && !job_unwait(p->job, &p->waiter))
+		p = p->next;
+	lock_drop(&list_lock);
+	return p;
+}
+
 void park_abort_all(void)
 {
 	struct parked *p;
 
-	while ((p = list)) { /* nothing else runs any more */
-		job_unwait(p->job, &p->waiter);
+	while ((p = take_one()))
 		answer(p, ESHUTDOWN);
-	}
 }
 
 /* --- poll ------------------------------------------------------------------------------------- */

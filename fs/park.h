@@ -20,7 +20,7 @@ struct park_poll *park_poll_arm(struct park_poll *old, struct job *j, enum job_r
 	size_t offset, struct fuse_pollhandle *ph);
 void park_poll_drop(struct park_poll *p); /* NULL is fine */
 
-/* The loop has ended: answer all that is still parked with ESHUTDOWN. */
+/* The loop has ended: answer all that is still parked, and that nobody is answering, with ESHUTDOWN. */
 void park_abort_all(void);
 
 #endif

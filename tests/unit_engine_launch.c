@@ -148,6 +148,17 @@ static void launch__without_a_usable_model__refused_as_all_are(void **state)
 	assert_true(engine_admit(r.engine, 1, &f) < 0);
 }
 
+/* It was let in before the model failed, and needs no generation. */
+static void launch__when_the_model_has_failed_meanwhile__answered(void **state)
+{
+	(void)state;
+	begin();
+	fake_fail("configure", 0, NPU_INVALID_CONFIGURATION);
+	assert_true(operate(ENGINE_CONFIGURE, NULL) < 0);
+	await_health(HEALTH_FAILED);
+	check_runs(ADD, SUM);
+}
+
 /* --- faults ----------------------------------------------------------------------------------- */
 
 static void fault__of_the_job__context_stays(void **state)
@@ -277,6 +288,7 @@ int main(void)
 		LAUNCH_TEST(launch__one_at_a_time__kinds_take_turns),
 		LAUNCH_TEST(prepare__while_a_job_is_on_the_device__not_drained),
 		LAUNCH_TEST(launch__without_a_usable_model__refused_as_all_are),
+		LAUNCH_TEST(launch__when_the_model_has_failed_meanwhile__answered),
 		LAUNCH_TEST(fault__of_the_job__context_stays),
 		LAUNCH_TEST(fault__busy_for_a_while__tried_again),
 		LAUNCH_TEST(fault__no_device_memory__the_jobs_own_matter),

@@ -183,6 +183,22 @@ static void rename__to_a_batch__runs(void **state)
 	check_answers("a.out", "1=b");
 }
 
+/* What an earlier run of the file left behind its lines answers nothing of the next one. */
+static void rename__away_and_back__answered_anew(void **state)
+{
+	struct jobdir_file *f;
+
+	(void)state;
+	assert_int_equal(echo(&alice, "a.jsonl", LINE("1", "a")), 0);
+	check_answers("a.out", "1=b");
+	assert_int_equal(rename_as(&alice, "a.jsonl", "lines"), 0);
+	assert_int_equal(open_as(&alice, "lines", O_WRONLY, &f), 0);
+	assert_int_equal(write_text(f, 0, LINE("2", "b")), 0);
+	jobdir_release(d, f);
+	assert_int_equal(rename_as(&alice, "lines", "b.jsonl"), 0);
+	check_answers("b.out", "2=b");
+}
+
 static void model__of_the_first_line_unknown__refused_at_close(void **state)
 {
 	(void)state;
@@ -202,6 +218,7 @@ int main(void)
 		TEST(kv__free_fails_silently__room_comes_back),
 		TEST(kv__room_for_one__two_batches_in_turn),
 		TEST(rename__to_a_batch__runs),
+		TEST(rename__away_and_back__answered_anew),
 		TEST(model__of_the_first_line_unknown__refused_at_close),
 	};
 

@@ -368,6 +368,46 @@ static void tidy_until(uint64_t bytes)
 	check_usage(1, bytes);
 }
 
+/* As without memory: a large output that could not be fetched before the file is another run's. */
+static void forget_file__output_not_fetched__estale_and_nothing_of_the_next_run(void **state)
+{
+	const struct job_order order = { .request_size = 4 };
+	struct job_outcome outcome = { .finish_reason = "stop" };
+	static char bytes[100000];
+	struct buf out = BUF_INIT;
+	struct spool_file *file;
+	struct job *j;
+
+	(void)state;
+	assert_int_equal(spool_create(spool, &file), 0);
+	j = job_new(1000, JOB_FORMAT_JSON, spool, spool_file_id(file));
+	assert_int_equal(job_queue(j, &order), 0);
+	assert_true(job_start(j, 1));
+	buf_put(&out, bytes, sizeof bytes);
+	outcome.out = &out;
+	assert_true(job_end(j, JOB_DONE, &outcome, NULL));
+	buf_done(&out);
+	assert_int_equal(spool_truncate(file, 1000), 0);
+	job_get(j); /* who reads */
+	job_forget_file(j);
+	assert_int_equal(spool_write(file, 4, bytes, sizeof bytes), 0);
+	assert_int_equal(job_read(j, JOB_OUT, 0, bytes, 10), -ESTALE);
+	job_put(j);
+	job_put(j);
+	assert_int_equal(spool_remove(spool, spool_file_id(file)), 0);
+	spool_file_put(file);
+}
+
+static void rename__request_to_inert__its_content_alone_after_a_restart(void **state)
+{
+	(void)state;
+	assert_int_equal(echo(&alice, "a.json", DE), 0);
+	check_out("a.out", "de\n");
+	assert_int_equal(rename_as(&alice, "a.json", "kept"), 0);
+	restart();
+	assert_int_equal(size_of("kept"), strlen(DE));
+}
+
 static void tidy__results__count_and_still_do_after_a_restart(void **state)
 {
 	(void)state;
@@ -440,6 +480,8 @@ int main(void)
 		TEST(open_result__ran_twice_and_let_go__is_read_back),
 		TEST_FULL(full_disk__new_request__is_refused_and_later_taken),
 		TEST_FULL(full_disk__running_job__fails_and_the_next_works),
+		TEST(forget_file__output_not_fetched__estale_and_nothing_of_the_next_run),
+		TEST(rename__request_to_inert__its_content_alone_after_a_restart),
 		TEST(tidy__results__count_and_still_do_after_a_restart),
 		TEST(tidy__past_keep_ns__removes_the_request),
 		TEST(create__past_the_users_share__is_edquot_also_after_a_restart),

@@ -324,6 +324,7 @@ static void fetch(struct job *j, enum job_result what, uint64_t size, struct buf
 void job_forget_file(struct job *j)
 {
 	struct buf out = BUF_INIT, stream = BUF_INIT;
+	struct spool_file *file = NULL;
 	struct job_view v;
 
 	job_look(j, &v);
@@ -335,11 +336,14 @@ void job_forget_file(struct job *j)
 	}
 	lock_take(&j->lock);
 	j->gone = true;
+	if (v.state == JOB_DONE && v.stored) /* it is not its own any more */
+		file = take_ptr(j->file);
 	if (out.len && !j->out.len)
 		j->out = take_buf(&out);
 	if (stream.len && !j->stream.len)
 		j->stream = take_buf(&stream);
 	lock_drop(&j->lock);
+	spool_file_put(file);
 	buf_done(&out);
 	buf_done(&stream);
 }

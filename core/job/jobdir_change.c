@@ -278,6 +278,19 @@ static void take_over(struct tree_node *n, struct job *waiting)
 	job_move_file(waiting, n->id);
 }
 
+/* What a run left behind the content is nobody's: not a part of it, nor of what the next run finds. */
+static int cut_results(struct jobdir *d, const struct tree_node *n)
+{
+	struct spool_file *file;
+	int err = jobdir_spool_file(d, n, &file);
+
+	if (err)
+		return err;
+	err = spool_truncate(file, n->size);
+	spool_file_put(file);
+	return err;
+}
+
 /* The spool says the new name first; of two files with one name the later one counts at a start. */
 static int keep_move(struct jobdir *d, const struct move *m)
 {
@@ -324,6 +337,8 @@ static int move(struct jobdir *d, const struct move *m, uint64_t *ret_sync)
 		take_over(m->node, waiting);
 		err = 0;
 	}
+	if (!err && name_is_request(was))
+		err = cut_results(d, m->node);
 	if (!err)
 		err = jobdir_keep(d, m->node);
 	m->node->dirty = true;

@@ -355,7 +355,9 @@ int jobdir_write(struct jobdir *d, struct jobdir_file *f, uint64_t offset, const
 	err = write_node(d, f, offset, bytes, size, &whole);
 	if (!err && f->node->verdict)
 		err = verdict_fault(f->node->verdict)->err;
-	return !err && whole ? judge(d, f) : err; /* what is wrong can be said now */
+	if (err || !whole || !f->node->parent) /* what was removed runs no more */
+		return err;
+	return judge(d, f); /* what is wrong can be said now */
 }
 
 /* --- closing ---------------------------------------------------------------------------------- */

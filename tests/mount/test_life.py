@@ -276,6 +276,18 @@ def test_second_start__same_mountpoint__refused():
         equal(m.state("a"), "running", "the job")
 
 
+class SlowAnswers(Mount):
+    """A daemon whose other threads take their time over a read's answer, when the test says so."""
+
+    def __init__(self, *options):
+        super().__init__(*options, preload="slow_answers.c")
+        self.env["ANSWERS_SLOW"] = self.dir + "/slow"
+
+    def slow(self):
+        """From now on."""
+        write(self.env["ANSWERS_SLOW"], "")
+
+
 class GoneCallers(Mount):
     """A daemon whose callers go before they are told of an open, when the test says so."""
 
@@ -301,6 +313,18 @@ def test_abort__between_a_request_and_its_answer__closed_and_forgotten():
             m.put("n0.txt", text)
             equal(m.out("n0"), text + "\n", "a writer's job")
             m.lose("n0.txt")
+
+
+def test_stop__a_reader_is_being_answered__not_answered_twice():
+    """The device's thread is not back in time, for it has a read in its hands: that is its own."""
+    with SlowAnswers(DELAY) as m:
+        m.put("s.json", LONG_REQUEST)
+        m.runs("s")
+        m.slow()
+        with subprocess.Popen(["cat", m.job("s.stream")], stdout=subprocess.PIPE) as cat:
+            time.sleep(1)
+            m.stop(status=1)
+            cat.kill()
 
 
 def test_stopped_daemon__df_and_ls__end_by_a_signal():

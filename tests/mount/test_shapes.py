@@ -244,6 +244,16 @@ def test_files__of_another_user__only_with_his_leave():
         equal(json.loads(m.out("b"))["outputs"][0]["data"], [1], "with leave")
 
 
+def test_files__of_a_request_that_was_removed_while_written__nothing_to_judge():
+    """It has no folder any more in which its file could be."""
+    with Models(models=("xor",)) as m:
+        with open(m.job("a.json"), "w", encoding="utf-8") as f:
+            os.unlink(m.job("a.json"))
+            f.write(body({"name": "x", "file": "x.npy"}))
+            f.flush()
+        with_file(m, "b", "x.npy", npy(ONE_ZERO), shape=None, datatype=None)
+
+
 def test_files__changed_while_the_request_waits__as_they_are_when_it_runs():
     with Models("sim_delay=500ms", "max_active=1", models=("dates", "xor")) as m:
         for name in ("x.npy", "y.npy", "z.npy"):
