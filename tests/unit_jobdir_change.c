@@ -392,7 +392,7 @@ static void list__entry_by_entry_while_removing__complete(void **state)
 
 	(void)state;
 	for (int i = 0; i < 100; i++) {
-		char name[16];
+		char name[24];
 
 		snprintf(name, sizeof name, "%d.json", i);
 		assert_int_equal(echo(&alice, name, D), 0);

@@ -255,7 +255,7 @@ static void load__damaged_entry__is_shown_as_failed(void **state)
  * idle result just then must still get it. */
 static void open_result__ran_twice_and_let_go__is_read_back(void **state)
 {
-	char name[16];
+	char name[24];
 
 	(void)state;
 	for (int i = 0; i < 2; i++) {
