@@ -136,6 +136,8 @@ void engine_model_failed(struct engine *e, int model, const struct fault *f);
 void engine_fail(struct engine *e, const struct fault *f); /* nothing serves */
 
 /* --- engine_recover.c ------------------------------------------------------------------------- */
+/* Nothing is submitted or torn down any more, until an operator has it brought up. */
+void engine_halt(struct engine *e, const struct fault *why);
 /* Close the generation for another; false when the device is in no state for one. */
 bool engine_make_way(struct engine *e);
 /* Without a generation: have `model` serve, or another. `f` is scratch. */
