@@ -127,6 +127,11 @@ static void feed__apply_refused_or_half_done__not_submitted(void **state)
 	assert_int_equal(fake_count("infer"), 0);
 	check_lengths(0);
 	fake.short_apply = false;
+	fake.refused_apply = true;
+	assert_int_equal(feed(2).code, NPU_NOT_EXPECTED);
+	assert_int_equal(fake_count("infer"), 0);
+	check_lengths(0); /* whatever it grew by is cut */
+	fake.refused_apply = false;
 	assert_int_equal(feed(2).stage, INFER_DONE);
 }
 
