@@ -225,6 +225,29 @@ static void fault__at_every_launch__left_poisoned_in_the_end(void **state)
 	check_runs(ADD, SUM);
 }
 
+/* Nothing is given up to the device: what is there in the end is the new context's. */
+static void fault__context_cannot_be_closed__kept_until_a_later_try(void **state)
+{
+	uint64_t before, allocated;
+	int ms = 0;
+
+	(void)state;
+	begin();
+	before = callables_number(t);
+	allocated = memory_soft_allocated(launch_rig_memory);
+	launch_faults = (struct launch_faults){ .code = NPU_DEVICE_CRASH,
+		.launches = 1,
+		.releases = 3 + 4 }; /* the job's, and the first try's */
+	check_fails(ADD, -EIO);
+	while (callables_number(t) != before + 1 && ms++ < PATIENCE_MS)
+		nap();
+	check_runs(ADD, SUM);
+	assert_int_equal(callables_number(t), before + 1);
+	assert_int_equal(launch_faults.releases, 0);
+	assert_int_equal(memory_soft_allocated(launch_rig_memory), allocated);
+	assert_false(seen().poisoned);
+}
+
 /* --- contexts that end ------------------------------------------------------------------------ */
 
 static void reset__with_residents__same_names_in_another_context(void **state)
@@ -282,6 +305,7 @@ int main(void)
 		LAUNCH_TEST(fault__no_device_memory__the_jobs_own_matter),
 		LAUNCH_TEST(fault__that_reaches_further__registered_anew),
 		LAUNCH_TEST(fault__at_every_launch__left_poisoned_in_the_end),
+		LAUNCH_TEST(fault__context_cannot_be_closed__kept_until_a_later_try),
 		LAUNCH_TEST(reset__with_residents__same_names_in_another_context),
 		LAUNCH_TEST(id__of_a_context_that_ended__never_launches),
 		LAUNCH_TEST(close__then_launch__nothing_there),

@@ -31,7 +31,7 @@ struct callables *engine_callables(struct engine *e)
 
 /* --- the context ------------------------------------------------------------------------------ */
 
-/* A context that cannot be closed properly is left with the device that holds it. */
+/* At a reset and at the end: what cannot be released is left with the device that holds it. */
 void engine_end_context(struct engine *e, bool lost)
 {
 	struct fault f = FAULT_NONE;
@@ -42,14 +42,19 @@ void engine_end_context(struct engine *e, bool lost)
 	callables_detach(e->callables, true, &f);
 }
 
-/* After a fault that left its state unknown: so often without a job that went well. */
-static void renew_context(struct engine *e)
+/* After a fault that left its state unknown: so often without a job that went well. What cannot be
+ * released stays owned, and there is no other context until a later try has released it. */
+void engine_renew_context(struct engine *e)
 {
+	struct fault f = FAULT_NONE;
+
 	if (callables_poisoned(e->callables) && e->renewals < ENGINE_MAX_RECOVERIES) {
 		e->renewals++;
 		log_warning("the callables are registered anew: their context was poisoned");
-		engine_end_context(e, false);
-		callables_attach(e->callables, e->device);
+		if (callables_detach(e->callables, false, &f))
+			log_error("the context of the callables is not closed yet: %s", f.reason);
+		else
+			callables_attach(e->callables, e->device);
 	}
 	health_set_poisoned(e->health, callables_poisoned(e->callables));
 }
@@ -59,7 +64,7 @@ void engine_launch_ended(struct engine *e, bool well)
 	if (well)
 		e->renewals = 0;
 	else
-		renew_context(e);
+		engine_renew_context(e);
 }
 
 int engine_prepare(struct engine *e, const char *name, struct fault *f)
@@ -72,7 +77,7 @@ int engine_prepare(struct engine *e, const char *name, struct fault *f)
 	err = callables_register(e->callables, name, f);
 	if (engine_leave_device(e) && !err)
 		log_warning("registering a callable took longer than wait_limit");
-	renew_context(e);
+	engine_renew_context(e);
 	return err;
 }
 

@@ -287,6 +287,7 @@ static void look_at_all(struct engine *e)
 	e->look_at = clock_mono() + ENGINE_LOOK_MS * NS_PER_MS;
 	for (int i = 0; i < (int)models_count(e->models); i++)
 		look_at(e, i);
+	engine_renew_context(e);
 }
 
 /* All that wait are tried again. Where nothing serves that is now: requests are refused until then,
