@@ -17,7 +17,7 @@
 /* The next so many calls fail with `code`. */
 static struct launch_faults {
 	enum npu_error code;
-	unsigned copies, launches, releases;
+	unsigned copies, fetches, launches, releases, ends;
 } launch_faults;
 
 static bool launch_fails(unsigned *left)
@@ -34,6 +34,12 @@ static enum npu_error launch_rig_copy(void *m, uint64_t to, const void *from, ui
 						   : memory_soft_ops.copy(m, to, from, n);
 }
 
+static enum npu_error launch_rig_fetch(void *m, void *to, uint64_t from, uint64_t n)
+{
+	return launch_fails(&launch_faults.fetches) ? launch_faults.code
+						    : memory_soft_ops.fetch(m, to, from, n);
+}
+
 static enum npu_error launch_rig_launch(void *m, const void *packet, uint64_t n)
 {
 	return launch_fails(&launch_faults.launches) ? launch_faults.code
@@ -44,6 +50,12 @@ static enum npu_error launch_rig_release(void *m, uint64_t address)
 {
 	return launch_fails(&launch_faults.releases) ? launch_faults.code
 						     : memory_soft_ops.release(m, address);
+}
+
+static enum npu_error launch_rig_end_capture(void *m)
+{
+	return launch_fails(&launch_faults.ends) ? launch_faults.code
+						 : memory_soft_ops.end_capture(m);
 }
 
 /* Of a backend that has none itself. */
@@ -70,7 +82,9 @@ static inline const struct device_ops *launch_rig_ops(const struct device_ops *l
 
 	memory = memory_soft_ops;
 	memory.copy = launch_rig_copy;
+	memory.fetch = launch_rig_fetch;
 	memory.launch = launch_rig_launch;
+	memory.end_capture = launch_rig_end_capture;
 	memory.release = launch_rig_release;
 	ops = *like;
 	ops.callables = &memory;

@@ -14,6 +14,9 @@
 #define FOREVER \
 	"{\"callable\":\"add\",\"repeat\":1000000,\"inputs\":[" V("x") "," V("y") "," V( \
 		"z") "],\"scalars\":[2]}"
+#define TWICE \
+	"{\"callable\":\"add\",\"repeat\":2,\"outputs\":[{\"name\":\"z\"}],\"inputs\":[" V( \
+		"x") "," V("y") "," V("z") "],\"scalars\":[2]}"
 #define PROMPT "{\"prompt\":\"abc\",\"max_new_tokens\":3}"
 
 static char store[32];
@@ -171,6 +174,13 @@ static void fault__busy_for_a_while__tried_again(void **state)
 	begin();
 	launch_faults = (struct launch_faults){ .code = NPU_DEVICE_BUSY, .launches = 2 };
 	check_runs(ADD, SUM);
+	launch_faults = (struct launch_faults){ .code = NPU_DEVICE_BUSY, .copies = 2 };
+	check_runs(ADD, SUM); /* with what it was given, not with what was there before */
+	launch_faults = (struct launch_faults){ .code = NPU_DEVICE_BUSY, .fetches = 2 };
+	check_runs(ADD, SUM);
+	launch_faults = (struct launch_faults){ .code = NPU_DEVICE_BUSY, .ends = 1 };
+	check_runs(TWICE, SUM);
+	assert_int_equal(in_use(), 0);
 }
 
 static void fault__no_device_memory__the_jobs_own_matter(void **state)
@@ -223,6 +233,21 @@ static void fault__at_every_launch__left_poisoned_in_the_end(void **state)
 	launch_rig_keep(t, "add", "add");
 	assert_int_equal(operate(ENGINE_PREPARE, "add"), 0);
 	check_runs(ADD, SUM);
+}
+
+/* A capture that stays on would take the launches of others, which then never run. */
+static void fault__capture_cannot_be_ended__not_left_to_the_next_job(void **state)
+{
+	uint64_t before;
+
+	(void)state;
+	begin();
+	before = callables_number(t);
+	launch_faults = (struct launch_faults){ .code = NPU_DEVICE_BUSY, .ends = 2 };
+	check_fails(TWICE, -ENOTRECOVERABLE);
+	check_runs(ADD, SUM);
+	check_runs(TWICE, SUM);
+	assert_int_equal(callables_number(t), before + 1);
 }
 
 /* Nothing is given up to the device: what is there in the end is the new context's. */
@@ -305,6 +330,7 @@ int main(void)
 		LAUNCH_TEST(fault__no_device_memory__the_jobs_own_matter),
 		LAUNCH_TEST(fault__that_reaches_further__registered_anew),
 		LAUNCH_TEST(fault__at_every_launch__left_poisoned_in_the_end),
+		LAUNCH_TEST(fault__capture_cannot_be_ended__not_left_to_the_next_job),
 		LAUNCH_TEST(fault__context_cannot_be_closed__kept_until_a_later_try),
 		LAUNCH_TEST(reset__with_residents__same_names_in_another_context),
 		LAUNCH_TEST(id__of_a_context_that_ended__never_launches),
