@@ -140,6 +140,26 @@ static void prepare__while_a_job_is_on_the_device__not_drained(void **state)
 	assert_int_equal(in_use(), 0);
 }
 
+/* What is wrong with the image comes before what is wrong with the context. */
+static void prepare__malformed_without_a_context__invalid_argument(void **state)
+{
+	struct buf bytes = BUF_INIT;
+	struct fault f = FAULT_NONE;
+	uint64_t number;
+
+	(void)state;
+	start(&fake_ops);
+	await_health(HEALTH_READY);
+	t = engine_callables(r.engine);
+	buf_puts(&bytes, "no image");
+	assert_int_equal(callables_create(t, "bad", &number), 0);
+	assert_int_equal(callables_commit(t, number, &bytes), 0);
+	assert_int_equal(callables_keep(t, "bad", &f), 0);
+	assert_int_equal(operate(ENGINE_PREPARE, "bad"), -EINVAL);
+	launch_rig_keep(t, "add", "add");
+	assert_int_equal(operate(ENGINE_PREPARE, "add"), -EOPNOTSUPP);
+}
+
 static void launch__without_a_usable_model__refused_as_all_are(void **state)
 {
 	struct fault f = FAULT_NONE;
@@ -324,6 +344,7 @@ int main(void)
 		LAUNCH_TEST(launch__beside_prompts__both_answered),
 		LAUNCH_TEST(launch__one_at_a_time__kinds_take_turns),
 		LAUNCH_TEST(prepare__while_a_job_is_on_the_device__not_drained),
+		LAUNCH_TEST(prepare__malformed_without_a_context__invalid_argument),
 		LAUNCH_TEST(launch__without_a_usable_model__refused_as_all_are),
 		LAUNCH_TEST(fault__of_the_job__context_stays),
 		LAUNCH_TEST(fault__busy_for_a_while__tried_again),

@@ -72,11 +72,12 @@ int engine_prepare(struct engine *e, const char *name, struct fault *f)
 	int err = engine_open_device(e, f);
 
 	if (err)
-		return err;
+		return callables_blame(e->callables, name, err, f);
 	engine_enter_device(e);
 	err = callables_register(e->callables, name, f);
 	if (engine_leave_device(e) && !err)
 		log_warning("registering a callable took longer than wait_limit");
+	err = callables_blame(e->callables, name, err, f);
 	engine_renew_context(e);
 	return err;
 }
