@@ -28,8 +28,11 @@ static bool launch_fails(unsigned *left)
 	return true;
 }
 
+static unsigned launch_rig_copies; /* so many there were */
+
 static enum npu_error launch_rig_copy(void *m, uint64_t to, const void *from, uint64_t n)
 {
+	launch_rig_copies++;
 	return launch_fails(&launch_faults.copies) ? launch_faults.code
 						   : memory_soft_ops.copy(m, to, from, n);
 }

@@ -255,6 +255,43 @@ static void fault__at_every_launch__left_poisoned_in_the_end(void **state)
 	check_runs(ADD, SUM);
 }
 
+static void fault__that_stops_all__the_context_too_until_an_operator_ends_it(void **state)
+{
+	uint64_t before;
+	int ms = 0;
+
+	(void)state;
+	begin();
+	before = callables_number(t);
+	launch_faults = (struct launch_faults){ .code = NPU_ASSERT, .launches = 1 };
+	check_fails(ADD, -EIO);
+	await_health(HEALTH_FAILED);
+	usleep((ENGINE_LOOK_MS + 200) * 1000); /* nothing that is due touches it */
+	assert_int_equal(callables_number(t), before);
+	assert_true(seen().poisoned);
+	assert_int_equal(operate(ENGINE_CONFIGURE, NULL), 0);
+	while (callables_number(t) != before + 1 && ms++ < PATIENCE_MS)
+		nap();
+	check_runs(ADD, SUM);
+}
+
+static void prepare__nothing_may_be_submitted__refused(void **state)
+{
+	uint64_t copies;
+
+	(void)state;
+	begin();
+	fake_fail("wait", 1, NPU_ASSERT);
+	check_fails(PROMPT, -EIO);
+	await_health(HEALTH_FAILED);
+	copies = launch_rig_copies;
+	launch_rig_keep(t, "more", "softmax");
+	assert_int_equal(operate(ENGINE_PREPARE, "more"), -EIO);
+	assert_int_equal(launch_rig_copies, copies);
+	assert_int_equal(operate(ENGINE_CONFIGURE, NULL), 0);
+	assert_int_equal(operate(ENGINE_PREPARE, "more"), 0);
+}
+
 /* A capture that stays on would take the launches of others, which then never run. */
 static void fault__capture_cannot_be_ended__not_left_to_the_next_job(void **state)
 {
@@ -351,6 +388,8 @@ int main(void)
 		LAUNCH_TEST(fault__no_device_memory__the_jobs_own_matter),
 		LAUNCH_TEST(fault__that_reaches_further__registered_anew),
 		LAUNCH_TEST(fault__at_every_launch__left_poisoned_in_the_end),
+		LAUNCH_TEST(fault__that_stops_all__the_context_too_until_an_operator_ends_it),
+		LAUNCH_TEST(prepare__nothing_may_be_submitted__refused),
 		LAUNCH_TEST(fault__capture_cannot_be_ended__not_left_to_the_next_job),
 		LAUNCH_TEST(fault__context_cannot_be_closed__kept_until_a_later_try),
 		LAUNCH_TEST(reset__with_residents__same_names_in_another_context),

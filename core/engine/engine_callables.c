@@ -43,12 +43,14 @@ void engine_end_context(struct engine *e, bool lost)
 }
 
 /* After a fault that left its state unknown: so often without a job that went well. What cannot be
- * released stays owned, and there is no other context until a later try has released it. */
+ * released stays owned, and there is no other context until a later try has released it. Where nothing
+ * may be submitted any more, it stays as it is until an operator ends that. */
 void engine_renew_context(struct engine *e)
 {
 	struct fault f = FAULT_NONE;
 
-	if (callables_poisoned(e->callables) && e->renewals < ENGINE_MAX_RECOVERIES) {
+	if (callables_poisoned(e->callables) && !e->stopped &&
+		e->renewals < ENGINE_MAX_RECOVERIES) {
 		e->renewals++;
 		log_warning("the callables are registered anew: their context was poisoned");
 		if (callables_detach(e->callables, false, &f))
@@ -69,7 +71,7 @@ void engine_launch_ended(struct engine *e, bool well)
 
 int engine_prepare(struct engine *e, const char *name, struct fault *f)
 {
-	int err = engine_open_device(e, f);
+	int err = engine_stopped_for(e, f) ? f->err : engine_open_device(e, f);
 
 	if (err)
 		return callables_blame(e->callables, name, err, f);
