@@ -174,3 +174,11 @@ def test_capabilities__golden_runs_and_matrix__told_as_what_they_prove():
         matrix = proven(m, "matrix")
         assert golden | {"ResetCCU", "clear", "infer_with_fixed_task_type"} <= matrix, matrix
         assert not matrix & {"ReadMem, WriteMem", "copy sequence, keep only", "GetModelByType"}
+
+
+def test_capabilities__golden_runs_without_kv__prove_nothing_of_it():
+    """A model of tensors has neither sequences nor CSRs."""
+    with Models(models=("xor",)) as m:
+        golden = proven(m, "golden")
+        assert {"infer", "Wait", "configure"} <= golden, golden
+        assert not golden & {"apply", "allocate, free", "SetCsrByName", "GetLLMInfo"}, golden
