@@ -37,16 +37,28 @@ static enum npu_error launch_rig_copy(void *m, uint64_t to, const void *from, ui
 						   : memory_soft_ops.copy(m, to, from, n);
 }
 
+/* A device that is asked for results before it was waited for has none. */
+static bool launch_rig_runs;
+
 static enum npu_error launch_rig_fetch(void *m, void *to, uint64_t from, uint64_t n)
 {
+	if (launch_rig_runs)
+		return NPU_NOT_EXPECTED;
 	return launch_fails(&launch_faults.fetches) ? launch_faults.code
 						    : memory_soft_ops.fetch(m, to, from, n);
 }
 
 static enum npu_error launch_rig_launch(void *m, const void *packet, uint64_t n)
 {
+	launch_rig_runs = true;
 	return launch_fails(&launch_faults.launches) ? launch_faults.code
 						     : memory_soft_ops.launch(m, packet, n);
+}
+
+static enum npu_error launch_rig_drain(void *m)
+{
+	launch_rig_runs = false;
+	return memory_soft_ops.drain(m);
 }
 
 static enum npu_error launch_rig_release(void *m, uint64_t address)
@@ -87,6 +99,7 @@ static inline const struct device_ops *launch_rig_ops(const struct device_ops *l
 	memory.copy = launch_rig_copy;
 	memory.fetch = launch_rig_fetch;
 	memory.launch = launch_rig_launch;
+	memory.drain = launch_rig_drain;
 	memory.end_capture = launch_rig_end_capture;
 	memory.release = launch_rig_release;
 	ops = *like;

@@ -200,6 +200,9 @@ static void fault__busy_for_a_while__tried_again(void **state)
 	check_runs(ADD, SUM);
 	launch_faults = (struct launch_faults){ .code = NPU_DEVICE_BUSY, .ends = 1 };
 	check_runs(TWICE, SUM);
+	launch_faults = (struct launch_faults){ .code = NPU_DEVICE_BUSY, .launches = 1 };
+	check_fails(TWICE, -EBUSY); /* nobody knows how much of a replay has been */
+	check_runs(TWICE, SUM);
 	assert_int_equal(in_use(), 0);
 }
 
