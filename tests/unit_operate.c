@@ -233,6 +233,23 @@ static void reset__configuration_is_not_forgotten__failed_until_one_goes_well(vo
 	check_generation(3);
 }
 
+/* What was signed is about what was on the device then. */
+static void approved__another_generation_is_there__stale_and_nothing_done(void **state)
+{
+	struct engine_order o = { .what = ENGINE_RESET_DEVICE, .only = true, .generation = 1 };
+	struct fault f = FAULT_NONE;
+
+	(void)state;
+	ready();
+	assert_int_equal(operate(ENGINE_CONFIGURE, false), 0);
+	assert_int_equal(engine_operate(r.engine, &o, &f), -ESTALE);
+	assert_int_equal(device_resets, 0);
+	check_generation(2);
+	o.generation = 2;
+	assert_int_equal(engine_operate(r.engine, &o, &f), 0);
+	check_generation(3);
+}
+
 static void reset__backend_has_none__not_supported(void **state)
 {
 	(void)state;
@@ -499,6 +516,7 @@ int main(void)
 		TEST(reset__each_level__drain_act_verify_configure_warm_up_ready),
 		TEST(reset__fails__failed_until_one_goes_well),
 		TEST(reset__configuration_is_not_forgotten__failed_until_one_goes_well),
+		TEST(approved__another_generation_is_there__stale_and_nothing_done),
 		TEST(reset__backend_has_none__not_supported),
 		TEST(reset__jobs_running__busy_unless_forced),
 		TEST(access__memory_and_registers__as_they_are_and_nothing_is_torn_down),
