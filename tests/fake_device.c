@@ -594,7 +594,7 @@ static bool kv_apply(struct kvman *k, const struct kv_seq_info *info)
 	if (called("kv_apply") || !s)
 		return false;
 	s->len += info->n_tokens - fake.short_apply;
-	return true;
+	return !fake.refused_apply;
 }
 
 static int32_t kv_seq_len(struct kvman *k, int32_t id)

@@ -28,7 +28,8 @@ struct fake_device {
 	_Atomic uint32_t stop_len;
 	_Atomic unsigned kv_capacity;
 	_Atomic bool silent_allocate, silent_free, silent_remove; /* the void call does nothing */
-	_Atomic bool short_apply; /* the sequence grows by one token less */
+	_Atomic bool short_apply;   /* the sequence grows by one token less */
+	_Atomic bool refused_apply; /* it grows, and the answer is no */
 	_Atomic enum device_run status;
 	_Atomic bool poison; /* the first element of an output is `poison_bits` */
 	_Atomic uint64_t poison_bits;

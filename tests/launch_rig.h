@@ -17,7 +17,7 @@
 /* The next so many calls fail with `code`. */
 static struct launch_faults {
 	enum npu_error code;
-	unsigned copies, launches, releases;
+	unsigned copies, fetches, launches, releases, ends;
 } launch_faults;
 
 static bool launch_fails(unsigned *left)
@@ -28,22 +28,49 @@ static bool launch_fails(unsigned *left)
 	return true;
 }
 
+static unsigned launch_rig_copies; /* so many there were */
+
 static enum npu_error launch_rig_copy(void *m, uint64_t to, const void *from, uint64_t n)
 {
+	launch_rig_copies++;
 	return launch_fails(&launch_faults.copies) ? launch_faults.code
 						   : memory_soft_ops.copy(m, to, from, n);
 }
 
+/* A device that is asked for results before it was waited for has none. */
+static bool launch_rig_runs;
+
+static enum npu_error launch_rig_fetch(void *m, void *to, uint64_t from, uint64_t n)
+{
+	if (launch_rig_runs)
+		return NPU_NOT_EXPECTED;
+	return launch_fails(&launch_faults.fetches) ? launch_faults.code
+						    : memory_soft_ops.fetch(m, to, from, n);
+}
+
 static enum npu_error launch_rig_launch(void *m, const void *packet, uint64_t n)
 {
+	launch_rig_runs = true;
 	return launch_fails(&launch_faults.launches) ? launch_faults.code
 						     : memory_soft_ops.launch(m, packet, n);
+}
+
+static enum npu_error launch_rig_drain(void *m)
+{
+	launch_rig_runs = false;
+	return memory_soft_ops.drain(m);
 }
 
 static enum npu_error launch_rig_release(void *m, uint64_t address)
 {
 	return launch_fails(&launch_faults.releases) ? launch_faults.code
 						     : memory_soft_ops.release(m, address);
+}
+
+static enum npu_error launch_rig_end_capture(void *m)
+{
+	return launch_fails(&launch_faults.ends) ? launch_faults.code
+						 : memory_soft_ops.end_capture(m);
 }
 
 /* Of a backend that has none itself. */
@@ -70,7 +97,10 @@ static inline const struct device_ops *launch_rig_ops(const struct device_ops *l
 
 	memory = memory_soft_ops;
 	memory.copy = launch_rig_copy;
+	memory.fetch = launch_rig_fetch;
 	memory.launch = launch_rig_launch;
+	memory.drain = launch_rig_drain;
+	memory.end_capture = launch_rig_end_capture;
 	memory.release = launch_rig_release;
 	ops = *like;
 	ops.callables = &memory;

@@ -28,6 +28,19 @@ static void prepare__8192_ids__the_8193rd_refused(void **state)
 	rig_close(&r);
 }
 
+/* The device's own table has the same bound, whoever asks. */
+static void soft__enroll__only_ids_that_its_table_has(void **state)
+{
+	struct memory_soft *s = memory_soft_new();
+
+	(void)state;
+	assert_int_equal(memory_soft_ops.enroll(s, 8191, 64, 64), NPU_SUCCESS);
+	assert_int_equal(memory_soft_ops.enroll(s, 8192, 64, 64), NPU_OUT_OF_RANGE);
+	assert_int_equal(memory_soft_ops.enroll(s, -1, 64, 64), NPU_OUT_OF_RANGE);
+	assert_int_equal(memory_soft_queued(s), 1);
+	memory_soft_free(s);
+}
+
 static void prepare__2_gib__refused_with_all_residents_intact(void **state)
 {
 	AUTO_BUF struct buf image = BUF_INIT;
@@ -418,6 +431,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(prepare__8192_ids__the_8193rd_refused),
+		cmocka_unit_test(soft__enroll__only_ids_that_its_table_has),
 		cmocka_unit_test(prepare__2_gib__refused_with_all_residents_intact),
 		cmocka_unit_test(prepare__tails__charged),
 		cmocka_unit_test(prepare__small_images__share_a_block_64_byte_aligned),

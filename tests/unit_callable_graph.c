@@ -333,6 +333,26 @@ static void capture__device_cannot_begin_or_end__no_graph_and_tried_again(void *
 	rig_close(&r);
 }
 
+static void abandon__capture_on__nothing_kept_or_poisoned(void **state)
+{
+	struct callable_graph *g;
+	static struct rig r;
+
+	(void)state;
+	rig_open(&r, true);
+	callable_graph_abandon(r.c); /* none is on */
+	begin(&r, CAPTURE_GLOBAL, 1);
+	callable_graph_abandon(r.c);
+	assert_int_equal(callable_graph_end(r.c, &g, &r.f), -EBADFD);
+	assert_int_equal(prepare_scale(&r, 2), 0);
+	begin(&r, CAPTURE_GLOBAL, 1);
+	rig_fail(&r, RIG_END, 1, NPU_DEVICE_BUSY);
+	callable_graph_abandon(r.c);
+	assert_int_equal(prepare_scale(&r, 2), -1);
+	assert_int_equal(r.f.err, -ENOTRECOVERABLE);
+	rig_close(&r);
+}
+
 static void packet_consume__not_replaced__unsupported_payload(void **state)
 {
 	static struct rig r;
@@ -366,6 +386,7 @@ int main(void)
 		cmocka_unit_test(capture__wrong_calls__refused_by_class),
 		cmocka_unit_test(close__with_graphs__destroyed_before_the_memory),
 		cmocka_unit_test(capture__device_cannot_begin_or_end__no_graph_and_tried_again),
+		cmocka_unit_test(abandon__capture_on__nothing_kept_or_poisoned),
 		cmocka_unit_test(packet_consume__not_replaced__unsupported_payload),
 	};
 

@@ -144,6 +144,23 @@ static void image_validate__one_field_wrong__named_with_its_byte(void **state)
 	}
 }
 
+/* Not by what happens to stand behind the table that notes them. */
+static void image_validate__function_id__below_the_tables_end(void **state)
+{
+	static const uint64_t ids[] = { 1024, UINT32_MAX };
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(ids); i++) {
+		AUTO_BUF struct buf image = BUF_INIT;
+		struct fault f = FAULT_NONE;
+
+		build_two(&image);
+		change(&image, CHILD(0, id), 4, ids[i]);
+		assert_int_equal(image_validate(image.data, image.len, NULL, &f), -EINVAL);
+		assert_non_null(strstr(f.reason, "is not in 0..1023"));
+	}
+}
+
 static void image_validate__cut_or_longer__refused(void **state)
 {
 	AUTO_BUF struct buf image = BUF_INIT;
@@ -330,6 +347,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(image_validate__one_field_wrong__named_with_its_byte),
+		cmocka_unit_test(image_validate__function_id__below_the_tables_end),
 		cmocka_unit_test(image_validate__cut_or_longer__refused),
 		cmocka_unit_test(image_validate__children_in_any_order__taken),
 		cmocka_unit_test(image_validate__a_gap_between_children__refused),

@@ -14,6 +14,9 @@
 #define FOREVER \
 	"{\"callable\":\"add\",\"repeat\":1000000,\"inputs\":[" V("x") "," V("y") "," V( \
 		"z") "],\"scalars\":[2]}"
+#define TWICE \
+	"{\"callable\":\"add\",\"repeat\":2,\"outputs\":[{\"name\":\"z\"}],\"inputs\":[" V( \
+		"x") "," V("y") "," V("z") "],\"scalars\":[2]}"
 #define PROMPT "{\"prompt\":\"abc\",\"max_new_tokens\":3}"
 
 static char store[32];
@@ -137,6 +140,26 @@ static void prepare__while_a_job_is_on_the_device__not_drained(void **state)
 	assert_int_equal(in_use(), 0);
 }
 
+/* What is wrong with the image comes before what is wrong with the context. */
+static void prepare__malformed_without_a_context__invalid_argument(void **state)
+{
+	struct buf bytes = BUF_INIT;
+	struct fault f = FAULT_NONE;
+	uint64_t number;
+
+	(void)state;
+	start(&fake_ops);
+	await_health(HEALTH_READY);
+	t = engine_callables(r.engine);
+	buf_puts(&bytes, "no image");
+	assert_int_equal(callables_create(t, "bad", &number), 0);
+	assert_int_equal(callables_commit(t, number, &bytes), 0);
+	assert_int_equal(callables_keep(t, "bad", &f), 0);
+	assert_int_equal(operate(ENGINE_PREPARE, "bad"), -EINVAL);
+	launch_rig_keep(t, "add", "add");
+	assert_int_equal(operate(ENGINE_PREPARE, "add"), -EOPNOTSUPP);
+}
+
 static void launch__without_a_usable_model__refused_as_all_are(void **state)
 {
 	struct fault f = FAULT_NONE;
@@ -182,6 +205,16 @@ static void fault__busy_for_a_while__tried_again(void **state)
 	begin();
 	launch_faults = (struct launch_faults){ .code = NPU_DEVICE_BUSY, .launches = 2 };
 	check_runs(ADD, SUM);
+	launch_faults = (struct launch_faults){ .code = NPU_DEVICE_BUSY, .copies = 2 };
+	check_runs(ADD, SUM); /* with what it was given, not with what was there before */
+	launch_faults = (struct launch_faults){ .code = NPU_DEVICE_BUSY, .fetches = 2 };
+	check_runs(ADD, SUM);
+	launch_faults = (struct launch_faults){ .code = NPU_DEVICE_BUSY, .ends = 1 };
+	check_runs(TWICE, SUM);
+	launch_faults = (struct launch_faults){ .code = NPU_DEVICE_BUSY, .launches = 1 };
+	check_fails(TWICE, -EBUSY); /* nobody knows how much of a replay has been */
+	check_runs(TWICE, SUM);
+	assert_int_equal(in_use(), 0);
 }
 
 static void fault__no_device_memory__the_jobs_own_matter(void **state)
@@ -236,6 +269,81 @@ static void fault__at_every_launch__left_poisoned_in_the_end(void **state)
 	check_runs(ADD, SUM);
 }
 
+static void fault__that_stops_all__the_context_too_until_an_operator_ends_it(void **state)
+{
+	uint64_t before;
+	int ms = 0;
+
+	(void)state;
+	begin();
+	before = callables_number(t);
+	launch_faults = (struct launch_faults){ .code = NPU_ASSERT, .launches = 1 };
+	check_fails(ADD, -EIO);
+	await_health(HEALTH_FAILED);
+	usleep((ENGINE_LOOK_MS + 200) * 1000); /* nothing that is due touches it */
+	assert_int_equal(callables_number(t), before);
+	assert_true(seen().poisoned);
+	assert_int_equal(operate(ENGINE_CONFIGURE, NULL), 0);
+	while (callables_number(t) != before + 1 && ms++ < PATIENCE_MS)
+		nap();
+	check_runs(ADD, SUM);
+}
+
+static void prepare__nothing_may_be_submitted__refused(void **state)
+{
+	uint64_t copies;
+
+	(void)state;
+	begin();
+	fake_fail("wait", 1, NPU_ASSERT);
+	check_fails(PROMPT, -EIO);
+	await_health(HEALTH_FAILED);
+	copies = launch_rig_copies;
+	launch_rig_keep(t, "more", "softmax");
+	assert_int_equal(operate(ENGINE_PREPARE, "more"), -EIO);
+	assert_int_equal(launch_rig_copies, copies);
+	assert_int_equal(operate(ENGINE_CONFIGURE, NULL), 0);
+	assert_int_equal(operate(ENGINE_PREPARE, "more"), 0);
+}
+
+/* A capture that stays on would take the launches of others, which then never run. */
+static void fault__capture_cannot_be_ended__not_left_to_the_next_job(void **state)
+{
+	uint64_t before;
+
+	(void)state;
+	begin();
+	before = callables_number(t);
+	launch_faults = (struct launch_faults){ .code = NPU_DEVICE_BUSY, .ends = 2 };
+	check_fails(TWICE, -ENOTRECOVERABLE);
+	check_runs(ADD, SUM);
+	check_runs(TWICE, SUM);
+	assert_int_equal(callables_number(t), before + 1);
+}
+
+/* Nothing is given up to the device: what is there in the end is the new context's. */
+static void fault__context_cannot_be_closed__kept_until_a_later_try(void **state)
+{
+	uint64_t before, allocated;
+	int ms = 0;
+
+	(void)state;
+	begin();
+	before = callables_number(t);
+	allocated = memory_soft_allocated(launch_rig_memory);
+	launch_faults = (struct launch_faults){ .code = NPU_DEVICE_CRASH,
+		.launches = 1,
+		.releases = 3 + 4 }; /* the job's, and the first try's */
+	check_fails(ADD, -EIO);
+	while (callables_number(t) != before + 1 && ms++ < PATIENCE_MS)
+		nap();
+	check_runs(ADD, SUM);
+	assert_int_equal(callables_number(t), before + 1);
+	assert_int_equal(launch_faults.releases, 0);
+	assert_int_equal(memory_soft_allocated(launch_rig_memory), allocated);
+	assert_false(seen().poisoned);
+}
+
 /* --- contexts that end ------------------------------------------------------------------------ */
 
 static void reset__with_residents__same_names_in_another_context(void **state)
@@ -287,6 +395,7 @@ int main(void)
 		LAUNCH_TEST(launch__beside_prompts__both_answered),
 		LAUNCH_TEST(launch__one_at_a_time__kinds_take_turns),
 		LAUNCH_TEST(prepare__while_a_job_is_on_the_device__not_drained),
+		LAUNCH_TEST(prepare__malformed_without_a_context__invalid_argument),
 		LAUNCH_TEST(launch__without_a_usable_model__refused_as_all_are),
 		LAUNCH_TEST(launch__when_the_model_has_failed_meanwhile__answered),
 		LAUNCH_TEST(fault__of_the_job__context_stays),
@@ -294,6 +403,10 @@ int main(void)
 		LAUNCH_TEST(fault__no_device_memory__the_jobs_own_matter),
 		LAUNCH_TEST(fault__that_reaches_further__registered_anew),
 		LAUNCH_TEST(fault__at_every_launch__left_poisoned_in_the_end),
+		LAUNCH_TEST(fault__that_stops_all__the_context_too_until_an_operator_ends_it),
+		LAUNCH_TEST(prepare__nothing_may_be_submitted__refused),
+		LAUNCH_TEST(fault__capture_cannot_be_ended__not_left_to_the_next_job),
+		LAUNCH_TEST(fault__context_cannot_be_closed__kept_until_a_later_try),
 		LAUNCH_TEST(reset__with_residents__same_names_in_another_context),
 		LAUNCH_TEST(id__of_a_context_that_ended__never_launches),
 		LAUNCH_TEST(close__then_launch__nothing_there),

@@ -8,6 +8,8 @@
 #include <setjmp.h>
 #include <cmocka.h>
 #include <errno.h>
+#include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "core/base/mem.h"
@@ -128,6 +130,17 @@ static void fewer_programs(void)
 	fake.n_models = 2;
 }
 
+static void more_programs(void)
+{
+	static struct model_info all[4];
+
+	memcpy(all, fake.models, 3 * sizeof *all);
+	all[3] = all[1];
+	all[3].name = "draft";
+	fake.models = all;
+	fake.n_models = 4;
+}
+
 static void program_renamed(void)
 {
 	fake.models[1].name = "Decode";
@@ -201,6 +214,7 @@ static void open__mismatches__own_error_each_and_never_configured(void **state)
 		const char *says;
 	} rows[] = {
 		{ fewer_programs, NPU_INVALID_CALBIN, "2 programs, the manifest 3" },
+		{ more_programs, NPU_INVALID_CALBIN, "4 programs, the manifest 3" },
 		{ program_renamed, NPU_INVALID_CALBIN, "lacks a program" },
 		{ batch_differs, NPU_INVALID_CALBIN, "batch 2" },
 		{ context_differs, NPU_INVALID_CALBIN, "context 32" },
@@ -320,6 +334,73 @@ static void golden__other_output__refused_and_torn_down(void **state)
 	assert_int_equal(fake_count("destroy_calbin"), 1);
 }
 
+static void golden__signed_output_is_no_number__refused(void **state)
+{
+	static const float want[] = { 2, NAN };
+	struct fault f = FAULT_NONE;
+
+	(void)state;
+	assert_int_equal(golden(want, &f), -EBADMSG);
+	assert_non_null(strstr(f.reason, "another output"));
+}
+
+/* Whatever the logits are: the sequence that the run needed must be gone. */
+static void golden__its_sequence_is_not_freed__not_expected(void **state)
+{
+	static const int32_t in[1] = { 'a' };
+	static const float want[FAKE_VOCAB];
+	const struct fake_file files[] = { { "golden/in.bin", in, sizeof in },
+		{ "golden/out.bin", want, sizeof want } };
+	struct fault f = FAULT_NONE;
+	struct generation *g;
+	struct artifact *a;
+	char store[64], template[4096];
+
+	(void)state;
+	snprintf(template, sizeof template,
+		"%.*s,\"golden\":[{\"program\":\"decode\",\"valid\":1,"
+		"\"input\":\"golden/in.bin\",\"output\":\"golden/out.bin\",\"tolerance\":1000}]}",
+		(int)strlen(fake_llm_template) - 1, fake_llm_template);
+	fake_store_new(store);
+	fake_store_add(store, "alpha", template, files, 2);
+	assert_int_equal(artifact_verify(store, "alpha", &a, &f), 0);
+	assert_int_equal(generation_open(device, a->manifest, a, 1, &g, &f), 0);
+	assert_int_equal(fake_count("kv_free"), 1);
+	fake.silent_free = true;
+	assert_int_equal(generation_golden(g, a, &f), -EIO);
+	assert_int_equal(f.device, NPU_NOT_EXPECTED);
+	fake.silent_free = false;
+	generation_close(g);
+	artifact_free(a);
+	fake_store_remove(store);
+}
+
+/* Between its verification and this a day may have gone by. */
+static void open__artifact_changed_since_it_was_verified__the_device_never_sees_it(void **state)
+{
+	struct fault f = FAULT_NONE;
+	struct generation *g;
+	struct artifact *a;
+	char store[64], path[128];
+	FILE *file;
+
+	(void)state;
+	fake_store_new(store);
+	fake_store_add(store, "alpha", fake_llm_template, NULL, 0);
+	assert_int_equal(artifact_verify(store, "alpha", &a, &f), 0);
+	snprintf(path, sizeof path, "%s/models/alpha/calbin/program.bin", store);
+	file = fopen(path, "r+");
+	assert_non_null(file);
+	assert_true(fputs("Program", file) >= 0);
+	fclose(file);
+	fake_log_clear();
+	assert_int_equal(generation_open(device, a->manifest, a, 1, &g, &f), -EBADMSG);
+	assert_int_equal(f.device, NPU_BROKEN_FILE);
+	assert_string_equal(calls(), "");
+	artifact_free(a);
+	fake_store_remove(store);
+}
+
 static void golden__inference_fails__its_error(void **state)
 {
 	static const float want[] = { 2, 4 };
@@ -382,6 +463,9 @@ int main(void)
 		TEST(open__type_metadata_wrong__taken),
 		TEST(golden__output_within_the_tolerance__ready),
 		TEST(golden__other_output__refused_and_torn_down),
+		TEST(golden__signed_output_is_no_number__refused),
+		TEST(golden__its_sequence_is_not_freed__not_expected),
+		TEST(open__artifact_changed_since_it_was_verified__the_device_never_sees_it),
 		TEST(golden__inference_fails__its_error),
 		TEST(golden__runtime_brings_other_data__refused),
 		TEST(open__size_not_aligned__refused_before_traffic),

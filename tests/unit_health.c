@@ -96,7 +96,7 @@ static void set_fault__device_error__told_with_its_action(void **state)
 	fault_from_device(&f, NPU_DEVICE_CRASH, "computing");
 	health_set_fault(&h, HEALTH_RECOVERING, &f);
 	health_note_recovery(&h);
-	health_set_generation(&h, "m", 9, true);
+	health_set_generation(&h, "m", 9, HEALTH_GOLDEN);
 	check_first_word("recovering");
 	assert_true(says("last_error: DeviceCrash"));
 	assert_true(says("recoveries: 1"));
@@ -106,7 +106,7 @@ static void set_fault__device_error__told_with_its_action(void **state)
 	health_set(&h, HEALTH_READY, NULL, NULL);
 	assert_false(says("reason: verifying artifacts"));
 	assert_true(says("last_error: DeviceCrash")); /* the last one stays */
-	health_set_generation(&h, NULL, 0, false);
+	health_set_generation(&h, NULL, 0, HEALTH_NO_GOLDEN);
 	assert_true(says("model: none"));
 }
 
@@ -118,7 +118,7 @@ static void set__texts_too_long__cut(void **state)
 	memset(text, 'x', sizeof text - 1);
 	text[sizeof text - 1] = '\0';
 	health_set(&h, HEALTH_FAILED, text, text);
-	health_set_generation(&h, text, 1, true);
+	health_set_generation(&h, text, 1, HEALTH_GOLDEN_KV);
 	assert_int_equal(strlen(h.reason), sizeof h.reason - 1);
 	assert_int_equal(strlen(h.action), sizeof h.action - 1);
 	assert_int_equal(strlen(h.model), sizeof h.model - 1);

@@ -206,9 +206,48 @@ static void reset__fails__failed_until_one_goes_well(void **state)
 	await_health(HEALTH_FAILED);
 	assert_int_equal(seen().last_error, NPU_FAILED_SOFT_RESET);
 	assert_true(engine_admit(r.engine, 1, &f) < 0);
+	fake_log_clear();
+	usleep((ENGINE_LOOK_MS + 200) * 1000); /* nothing that is due brings it back */
+	assert_int_equal(fake_count("create_calbin"), 0);
+	assert_int_equal(health_state(&r.health), HEALTH_FAILED);
 	reset_code = NPU_SUCCESS;
 	assert_int_equal(operate(ENGINE_RESET_DEVICE, false), 0);
 	check_generation(2);
+}
+
+/* Of that level the unload is the act itself. */
+static void reset__configuration_is_not_forgotten__failed_until_one_goes_well(void **state)
+{
+	struct fault f = FAULT_NONE;
+
+	(void)state;
+	ready();
+	fake_fail("reset_configuration", 1, NPU_FAILED_SOFT_RESET);
+	assert_int_equal(operate(ENGINE_RESET_CONFIG, false), -EIO);
+	await_health(HEALTH_FAILED);
+	assert_true(engine_admit(r.engine, 1, &f) < 0);
+	assert_int_equal(operate(ENGINE_RESET_CONFIG, false), 0);
+	check_generation(2);
+	fake_fail("reset_configuration", 1, NPU_FAILED_SOFT_RESET);
+	assert_int_equal(operate(ENGINE_RESET_DEVICE, false), 0); /* which reaches further */
+	check_generation(3);
+}
+
+/* What was signed is about what was on the device then. */
+static void approved__another_generation_is_there__stale_and_nothing_done(void **state)
+{
+	struct engine_order o = { .what = ENGINE_RESET_DEVICE, .only = true, .generation = 1 };
+	struct fault f = FAULT_NONE;
+
+	(void)state;
+	ready();
+	assert_int_equal(operate(ENGINE_CONFIGURE, false), 0);
+	assert_int_equal(engine_operate(r.engine, &o, &f), -ESTALE);
+	assert_int_equal(device_resets, 0);
+	check_generation(2);
+	o.generation = 2;
+	assert_int_equal(engine_operate(r.engine, &o, &f), 0);
+	check_generation(3);
 }
 
 static void reset__backend_has_none__not_supported(void **state)
@@ -476,6 +515,8 @@ int main(void)
 		TEST(reset__each_level__acts_verifies_and_serves_anew),
 		TEST(reset__each_level__drain_act_verify_configure_warm_up_ready),
 		TEST(reset__fails__failed_until_one_goes_well),
+		TEST(reset__configuration_is_not_forgotten__failed_until_one_goes_well),
+		TEST(approved__another_generation_is_there__stale_and_nothing_done),
 		TEST(reset__backend_has_none__not_supported),
 		TEST(reset__jobs_running__busy_unless_forced),
 		TEST(access__memory_and_registers__as_they_are_and_nothing_is_torn_down),

@@ -127,6 +127,11 @@ static void feed__apply_refused_or_half_done__not_submitted(void **state)
 	assert_int_equal(fake_count("infer"), 0);
 	check_lengths(0);
 	fake.short_apply = false;
+	fake.refused_apply = true;
+	assert_int_equal(feed(2).code, NPU_NOT_EXPECTED);
+	assert_int_equal(fake_count("infer"), 0);
+	check_lengths(0); /* whatever it grew by is cut */
+	fake.refused_apply = false;
 	assert_int_equal(feed(2).stage, INFER_DONE);
 }
 
@@ -199,6 +204,22 @@ static void open__no_room__memory_allocation(void **state)
 	assert_true(last.id > more[2].id); /* ids are not used again */
 	fake.silent_free = true;
 	assert_int_equal(sequence_close(g, &last), NPU_NOT_EXPECTED);
+}
+
+/* They are the runtime's int32. */
+static void open__the_last_id__begins_again_at_0(void **state)
+{
+	struct sequence last, next;
+
+	(void)state;
+	g->next_sequence = INT32_MAX;
+	assert_int_equal(sequence_open(g, &last), NPU_SUCCESS);
+	assert_int_equal(last.id, INT32_MAX);
+	assert_int_equal(sequence_close(g, &s), NPU_SUCCESS); /* which has the first */
+	assert_int_equal(sequence_open(g, &next), NPU_SUCCESS);
+	assert_int_equal(next.id, 0);
+	assert_int_equal(sequence_close(g, &last), NPU_SUCCESS);
+	s = next;
 }
 
 static void open__allocate_fails_silently__not_expected(void **state)
@@ -358,6 +379,7 @@ int main(void)
 		TEST(set_parallel__fails__one_lane_and_the_device_switched_back),
 		TEST(cut__shorter_and_verified__goes_on_from_there),
 		TEST(open__no_room__memory_allocation),
+		TEST(open__the_last_id__begins_again_at_0),
 		TEST(open__allocate_fails_silently__not_expected),
 	};
 

@@ -92,6 +92,18 @@ int callable_graph_end(struct callable_cache *c, struct callable_graph **ret, st
 	return 0;
 }
 
+void callable_graph_abandon(struct callable_cache *c)
+{
+	struct callable_graph *g = NULL;
+
+	if (!c->capturing)
+		return;
+	if (callable_graph_end(c, &g, NULL) == 0)
+		callable_graph_free(g);
+	else
+		c->poisoned = true;
+}
+
 /* --- replay ----------------------------------------------------------------------------------- */
 
 static int check_replay(const struct callable_graph *g, struct fault *f)

@@ -19,6 +19,9 @@ int callable_graph_begin(struct callable_cache *c, enum capture_mode mode, uint3
 	struct fault *f);
 /* When the device cannot end the capture, it is still on: try again, or close. */
 int callable_graph_end(struct callable_cache *c, struct callable_graph **ret, struct fault *f);
+/* Whoever began a capture, if one is on, leaves it: nothing is kept of it. When the device cannot end it
+ * the context is poisoned, or it would take the launches of others. */
+void callable_graph_abandon(struct callable_cache *c);
 
 /* Stops at the first launch that fails. -EBADFD during a capture, and once the context is closed. */
 int callable_graph_replay(struct callable_graph *g, struct fault *f);

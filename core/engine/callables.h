@@ -102,6 +102,9 @@ void callables_refresh(struct callables *t);
 bool callables_poisoned(struct callables *t);
 /* Register a name that waits. */
 int callables_register(struct callables *t, const char *name, struct fault *f);
+/* `err` and `f` of a name that was not registered, or -EINVAL and what is wrong with its image, which
+ * comes before all that is wrong with device and context. */
+int callables_blame(struct callables *t, const char *name, int err, struct fault *f);
 /* End the context and forget all names; the store's part is callables_unkeep_all(). A new one is
  * opened by the next callables_attach(). */
 int callables_close(struct callables *t, struct fault *f);

@@ -137,6 +137,17 @@ int callables_register(struct callables *t, const char *name, struct fault *f)
 	return register_image(t, name, image, sha256, f);
 }
 
+int callables_blame(struct callables *t, const char *name, int err, struct fault *f)
+{
+	const struct buf *image = err ? callables_waiting_image(t, name) : NULL;
+	struct fault own = FAULT_NONE;
+
+	if (!image || !image->len || image_validate(image->data, image->len, NULL, &own) == 0)
+		return err;
+	*f = own;
+	return own.err;
+}
+
 /* --- the store's ------------------------------------------------------------------------------ */
 
 struct loading {

@@ -45,6 +45,9 @@ void callables_unbind_locked(struct callables *t, struct callables_entry *e);
 /* Why there is no context to use. */
 int callables_no_context(const struct callables *t, struct fault *f);
 
+/* The bytes of one that waits, which stay where they are until it is registered; NULL: it does not. */
+const struct buf *callables_waiting_image(struct callables *t, const char *name);
+
 /* The folder of the images; `make` it when it is not there, else -ENOENT. */
 int callables_folder(const struct callables *t, bool make, int *ret_fd);
 #define CALLABLES_SUFFIX    ".img"

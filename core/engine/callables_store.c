@@ -31,8 +31,7 @@ void callables_file(const char *name, char ret[CALLABLES_FILE_SIZE])
 	snprintf(ret, CALLABLES_FILE_SIZE, "%s%s", name, CALLABLES_SUFFIX);
 }
 
-/* The bytes of one that waits stay where they are until it is registered. */
-static const struct buf *waiting_image(struct callables *t, const char *name)
+const struct buf *callables_waiting_image(struct callables *t, const char *name)
 {
 	const struct buf *image = NULL;
 	size_t at;
@@ -46,7 +45,7 @@ static const struct buf *waiting_image(struct callables *t, const char *name)
 
 int callables_digest(struct callables *t, const char *name, char ret[SHA256_HEX_SIZE])
 {
-	const struct buf *image = waiting_image(t, name);
+	const struct buf *image = callables_waiting_image(t, name);
 	size_t at;
 
 	if (!image)
@@ -61,7 +60,7 @@ int callables_digest(struct callables *t, const char *name, char ret[SHA256_HEX_
 
 int callables_keep(struct callables *t, const char *name, struct fault *f)
 {
-	const struct buf *image = waiting_image(t, name);
+	const struct buf *image = callables_waiting_image(t, name);
 	char file[CALLABLES_FILE_SIZE];
 	AUTO_CLOSE int folder = -1;
 	int err = image ? callables_folder(t, true, &folder) : -ESTALE;

@@ -10,8 +10,9 @@
 /* What shows that it works as it must on this very device. */
 enum proof {
 	UNPROVEN,
-	BY_MATRIX, /* npufs-admin matrix passed for this device and artifact */
-	BY_GOLDEN  /* that, or the golden runs of this start: they use it */
+	BY_MATRIX,   /* npufs-admin matrix passed for this device and artifact */
+	BY_GOLDEN,   /* that, or the golden runs of this start: they use it */
+	BY_GOLDEN_KV /* the same of a model with KV: those of another do not use it */
 };
 
 struct capability {
@@ -29,13 +30,17 @@ static const struct capability calls[] = {
 	{ "GetAllModels", "C0", BY_GOLDEN, "borrowed; count must be the manifest's" },
 	{ "GetModelByName", "C0", BY_GOLDEN, "exact names of the manifest" },
 	{ "GetModelByType", "C1", UNPROVEN, "never used: its metadata is known to be wrong" },
-	{ "GetLLMInfo", "C0", BY_GOLDEN, "copied at load; must agree with the manifest" },
+	{ "GetLLMInfo", "C0", BY_GOLDEN_KV, "copied at load; must agree with the manifest" },
 	{ "Version", "C0", BY_GOLDEN, "must be the manifest's" },
 	{ "GetGoldenInputByModelName", "C1", BY_GOLDEN,
 		"empty is no statement; the manifest decides" },
 	{ "GetGoldenOutputByModelName", "C1", BY_GOLDEN,
 		"empty is no statement; the manifest decides" },
 	{ "GetModelWorloadByName", "C1", UNPROVEN, "never used: its unit is unknown" },
+	{ "GetCalbinBrief, GetGlobalMemInfo", "C1", UNPROVEN,
+		"never used: paths and addresses are nobody's to see" },
+	{ "GetPairedElf, GetStackLoc, Report", "C1", UNPROVEN,
+		"never used: what is inside an artifact is nobody's to see" },
 	{ "configure", "C0", BY_GOLDEN, "one generation at a time; dumpIni off" },
 	{ "createInputBuf", "C0", BY_GOLDEN, "one a program, checked" },
 	{ "createOutputBuf", "C0", BY_GOLDEN, "one a program, checked; never moved" },
@@ -43,7 +48,8 @@ static const struct capability calls[] = {
 	{ "MapBuf, SliceTensor, UndoSlice", "C1", UNPROVEN,
 		"never used: not to be mixed with the slices by name" },
 	{ "ResetAllTensors", "C0", BY_GOLDEN, "after every inference" },
-	{ "SetCsrByName", "C0", BY_GOLDEN, "both bounds checked first; its code decides" },
+	{ "ResetTensorByName", "C1", UNPROVEN, "never used: all are reset at once" },
+	{ "SetCsrByName", "C0", BY_GOLDEN_KV, "both bounds checked first; its code decides" },
 	{ "GetCsrValueByName", "C1", BY_MATRIX, "never used: 0 is a value and an error" },
 	{ "infer", "C0", BY_GOLDEN, "one in flight; two only where proven here" },
 	{ "infer_with_fixed_task_type", "C1", BY_MATRIX,
@@ -66,6 +72,7 @@ static const struct capability calls[] = {
 		"to unload a generation, with nothing in flight; or told in control/" },
 	{ "Reset", "C4", BY_MATRIX, "only when root tells in control/: audited, never automatic" },
 	{ "Shutdown", "C1", BY_MATRIX, "at the end, with nothing in flight" },
+	{ "Release", "C1", UNPROVEN, "never used: Shutdown is the end" },
 	{ "RelocateTensorAddress, AllocDevMem", "C4", UNPROVEN,
 		"absent from the runtime: callables/ needs a software device" },
 };
@@ -73,8 +80,10 @@ static const struct capability calls[] = {
 static const struct capability kv[] = {
 	{ "clear", "C0", BY_MATRIX, "supported" },
 	{ "remove tail", "C0", BY_MATRIX, "supported; used to roll back and to trim sessions" },
-	{ "allocate, free", "C0", BY_GOLDEN, "verified by existence and length" },
-	{ "apply", "C1", BY_GOLDEN, "only a bool: false rolls back" },
+	{ "allocate, free", "C0", BY_GOLDEN_KV, "verified by existence and length" },
+	{ "canAllocate, isExist, GetSeqLen", "C1", BY_GOLDEN_KV,
+		"asked before and after what returns nothing" },
+	{ "apply", "C1", BY_GOLDEN_KV, "only a bool: false rolls back" },
 	{ "min/max position", "C1", BY_MATRIX, "not used" },
 	{ "arbitrary remove", "C4", UNPROVEN, "refused" },
 	{ "copy sequence, keep only", "C4", UNPROVEN, "refused" },
@@ -100,7 +109,9 @@ static const char *here(enum proof p, const struct capabilities_seen *seen)
 {
 	if (seen->matrix && p != UNPROVEN)
 		return "matrix";
-	return seen->golden && p == BY_GOLDEN ? "golden" : "no";
+	if (p == BY_GOLDEN_KV ? seen->golden == HEALTH_GOLDEN_KV : seen->golden && p == BY_GOLDEN)
+		return "golden";
+	return "no";
 }
 
 static void put_table(struct buf *out, const char *title, const struct capability *t, size_t n,

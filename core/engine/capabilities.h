@@ -7,10 +7,11 @@
 #include <stdbool.h>
 
 #include "core/base/buf.h"
+#include "core/engine/health.h"
 
 /* What was seen of the device as it is configured now. */
 struct capabilities_seen {
-	bool golden; /* its golden runs have passed */
+	enum health_golden golden;
 	bool matrix; /* the store has evidence for exactly this device and artifact */
 };
 

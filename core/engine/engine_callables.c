@@ -31,7 +31,7 @@ struct callables *engine_callables(struct engine *e)
 
 /* --- the context ------------------------------------------------------------------------------ */
 
-/* A context that cannot be closed properly is left with the device that holds it. */
+/* At a reset and at the end: what cannot be released is left with the device that holds it. */
 void engine_end_context(struct engine *e, bool lost)
 {
 	struct fault f = FAULT_NONE;
@@ -42,14 +42,21 @@ void engine_end_context(struct engine *e, bool lost)
 	callables_detach(e->callables, true, &f);
 }
 
-/* After a fault that left its state unknown: so often without a job that went well. */
-static void renew_context(struct engine *e)
+/* After a fault that left its state unknown: so often without a job that went well. What cannot be
+ * released stays owned, and there is no other context until a later try has released it. Where nothing
+ * may be submitted any more, it stays as it is until an operator ends that. */
+void engine_renew_context(struct engine *e)
 {
-	if (callables_poisoned(e->callables) && e->renewals < ENGINE_MAX_RECOVERIES) {
+	struct fault f = FAULT_NONE;
+
+	if (callables_poisoned(e->callables) && !e->stopped &&
+		e->renewals < ENGINE_MAX_RECOVERIES) {
 		e->renewals++;
 		log_warning("the callables are registered anew: their context was poisoned");
-		engine_end_context(e, false);
-		callables_attach(e->callables, e->device);
+		if (callables_detach(e->callables, false, &f))
+			log_error("the context of the callables is not closed yet: %s", f.reason);
+		else
+			callables_attach(e->callables, e->device);
 	}
 	health_set_poisoned(e->health, callables_poisoned(e->callables));
 }
@@ -59,20 +66,21 @@ void engine_launch_ended(struct engine *e, bool well)
 	if (well)
 		e->renewals = 0;
 	else
-		renew_context(e);
+		engine_renew_context(e);
 }
 
 int engine_prepare(struct engine *e, const char *name, struct fault *f)
 {
-	int err = engine_open_device(e, f);
+	int err = engine_stopped_for(e, f) ? f->err : engine_open_device(e, f);
 
 	if (err)
-		return err;
+		return callables_blame(e->callables, name, err, f);
 	engine_enter_device(e);
 	err = callables_register(e->callables, name, f);
 	if (engine_leave_device(e) && !err)
 		log_warning("registering a callable took longer than wait_limit");
-	renew_context(e);
+	err = callables_blame(e->callables, name, err, f);
+	engine_renew_context(e);
 	return err;
 }
 

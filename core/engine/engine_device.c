@@ -85,6 +85,13 @@ static int prepare_and_prove(struct engine *e, const struct model_view *v, struc
 	return err;
 }
 
+static enum health_golden golden_of(const struct model_view *v)
+{
+	if (!v->artifact || !v->manifest->n_golden)
+		return HEALTH_NO_GOLDEN;
+	return v->manifest->kind == MANIFEST_LLM ? HEALTH_GOLDEN_KV : HEALTH_GOLDEN;
+}
+
 static int open_generation(struct engine *e, int model, struct fault *f)
 {
 	int64_t begin = trace_begin();
@@ -108,8 +115,7 @@ static int open_generation(struct engine *e, int model, struct fault *f)
 	e->golden_at = clock_mono() + e->config.golden_ns;
 	models_set_state(e->models, model, MODEL_READY, e->generations, NULL);
 	models_get(e->models, model, &e->model);
-	health_set_generation(e->health, v.alias, e->generations,
-		v.artifact && v.manifest->n_golden);
+	health_set_generation(e->health, v.alias, e->generations, golden_of(&v));
 	metrics_set(METRIC_GENERATION, (int64_t)e->generations);
 	engine_pair_open(e);
 	return 0;
@@ -143,7 +149,7 @@ enum npu_error engine_close_generation(struct engine *e)
 	if (e->current >= 0)
 		models_set_state(e->models, e->current, MODEL_AVAILABLE, 0, NULL);
 	e->current = -1;
-	health_set_generation(e->health, NULL, 0, false);
+	health_set_generation(e->health, NULL, 0, HEALTH_NO_GOLDEN);
 	metrics_set(METRIC_GENERATION, 0);
 	return code;
 }

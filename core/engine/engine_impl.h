@@ -136,6 +136,8 @@ void engine_model_failed(struct engine *e, int model, const struct fault *f);
 void engine_fail(struct engine *e, const struct fault *f); /* nothing serves */
 
 /* --- engine_recover.c ------------------------------------------------------------------------- */
+/* Nothing is submitted or torn down any more, until an operator has it brought up. */
+void engine_halt(struct engine *e, const struct fault *why);
 /* Close the generation for another; false when the device is in no state for one. */
 bool engine_make_way(struct engine *e);
 /* Without a generation: have `model` serve, or another. `f` is scratch. */
@@ -163,7 +165,9 @@ void engine_drop_operation(struct engine *e); /* the thread leaves */
 int engine_launches(const struct engine *e);
 /* End the context; `lost`: the device has gone. */
 void engine_end_context(struct engine *e, bool lost);
-/* A job that launched ended; a poisoned context is made anew, not for ever. */
+/* A poisoned context is made anew, not for ever; one that cannot be closed is tried again. */
+void engine_renew_context(struct engine *e);
+/* A job that launched ended. */
 void engine_launch_ended(struct engine *e, bool well);
 int engine_prepare(struct engine *e, const char *name, struct fault *f);
 int engine_close_context(struct engine *e, struct fault *f);

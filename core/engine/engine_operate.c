@@ -199,24 +199,32 @@ static int bring_up(struct engine *e, int model, struct fault *f)
 	return f->err ? f->err : -EIO;
 }
 
-static int do_anew(struct engine *e, const struct engine_order *o, struct fault *f)
+/* Without a reset of its own the unload is the act; one that comes behind it reaches further. */
+static int act(struct engine *e, const struct row *r, struct fault *f)
 {
-	const struct row *r = &rows[o->what];
-	int model = model_for(e, o), err = 0;
+	enum npu_error code = e->generation ? engine_close_generation(e) : NPU_SUCCESS;
 
-	if (model < 0)
-		return models_choose(e->models, NULL, f);
-	if (e->generation)
-		engine_close_generation(e);
 	if (r->strict) /* a reset may reach what is resident */
 		engine_end_context(e, false);
 	if (r->reset)
-		err = reset(e, r, f);
-	if (err) {
+		return reset(e, r, f);
+	return code ? fault_from_device(f, code, "unloading the model") : 0;
+}
+
+static int do_anew(struct engine *e, const struct engine_order *o, struct fault *f)
+{
+	int model = model_for(e, o), err;
+
+	if (model < 0)
+		return models_choose(e->models, NULL, f);
+	err = act(e, &rows[o->what], f);
+	if (!err)
+		return bring_up(e, model, f);
+	if (npu_error_row(f->device)->reaction == NPU_REACT_STOP)
+		engine_halt(e, f);
+	else
 		engine_fail(e, f);
-		return err;
-	}
-	return bring_up(e, model, f);
+	return err;
 }
 
 static int do_hold(struct engine *e, const struct engine_order *o, struct fault *f)

@@ -30,7 +30,7 @@ static enum npu_reaction reaction_of(const struct fault *f)
 
 /* --- giving up -------------------------------------------------------------------------------- */
 
-static void stop(struct engine *e, const struct fault *why)
+void engine_halt(struct engine *e, const struct fault *why)
 {
 	lock_take(&e->lock);
 	e->stop_reason = *why;
@@ -55,7 +55,7 @@ bool engine_make_way(struct engine *e)
 	if (npu_error_row(code)->reaction != NPU_REACT_STOP)
 		return true;
 	fault_from_device(&f, code, "unloading a model");
-	stop(e, &f);
+	engine_halt(e, &f);
 	return false;
 }
 
@@ -154,7 +154,7 @@ void engine_bring_up(struct engine *e, int model, struct fault *f)
 		return;
 	if (reaction_of(f) == NPU_REACT_STOP &&
 		npu_error_row(f->device)->taints != NPU_TAINTS_INSTANCE) {
-		stop(e, f);
+		engine_halt(e, f);
 		return;
 	}
 	give_up(e, model, f);
@@ -193,7 +193,7 @@ static void recover(struct engine *e, const struct fault *why)
 
 	metrics_add_at(METRIC_RECOVERIES, r, 1);
 	if (r == NPU_REACT_STOP) {
-		stop(e, why);
+		engine_halt(e, why);
 		return;
 	}
 	engine_set_state(e, HEALTH_RECOVERING, why);
@@ -287,6 +287,7 @@ static void look_at_all(struct engine *e)
 	e->look_at = clock_mono() + ENGINE_LOOK_MS * NS_PER_MS;
 	for (int i = 0; i < (int)models_count(e->models); i++)
 		look_at(e, i);
+	engine_renew_context(e);
 }
 
 /* All that wait are tried again. Where nothing serves that is now: requests are refused until then,

@@ -56,7 +56,8 @@ void health_set_device(struct health *h, const struct device_info *info)
 	lock_drop(&h->lock);
 }
 
-void health_set_generation(struct health *h, const char *model, uint64_t generation, bool golden)
+void health_set_generation(struct health *h, const char *model, uint64_t generation,
+	enum health_golden golden)
 {
 	lock_take(&h->lock);
 	copy_text(h->model, sizeof h->model, model);
@@ -82,7 +83,7 @@ void health_set_evidence(struct health *h, bool matching)
 	lock_drop(&h->lock);
 }
 
-void health_proven(struct health *h, bool *ret_golden, bool *ret_evidence)
+void health_proven(struct health *h, enum health_golden *ret_golden, bool *ret_evidence)
 {
 	lock_take(&h->lock);
 	*ret_golden = h->golden;

@@ -20,6 +20,9 @@ enum health_state {
 	HEALTH_STATE_COUNT
 };
 
+/* What the golden runs of a generation have passed through. */
+enum health_golden { HEALTH_NO_GOLDEN, HEALTH_GOLDEN, HEALTH_GOLDEN_KV };
+
 struct health {
 	struct lock lock;
 	/* by lock */
@@ -37,13 +40,14 @@ struct health {
 	int64_t last_entry;                        /* likewise: when the last one began */
 	enum npu_error last_error;
 	uint64_t recoveries;
-	uint32_t room, most;   /* sequences let on the device at once, and how many at best */
-	int64_t next_try;      /* wall ns of the end of a cool-down; 0 none */
-	int64_t away_since;    /* monotonic ns: in quarantine; 0: not */
-	bool resets_locked;    /* a storm of them was stopped */
-	bool poisoned;         /* the context of callables is */
-	bool golden, evidence; /* of the generation: golden runs passed, evidence for it is there */
-	char parallel[96];     /* how many are in flight, and why not two */
+	uint32_t room, most;       /* sequences let on the device at once, and how many at best */
+	int64_t next_try;          /* wall ns of the end of a cool-down; 0 none */
+	int64_t away_since;        /* monotonic ns: in quarantine; 0: not */
+	bool resets_locked;        /* a storm of them was stopped */
+	bool poisoned;             /* the context of callables is */
+	enum health_golden golden; /* of the generation */
+	bool evidence;             /* likewise: there is some for it */
+	char parallel[96];         /* how many are in flight, and why not two */
 };
 
 /* `default_model`: alias of the model for requests that name none, NULL without one. */
@@ -54,13 +58,14 @@ void health_done(struct health *h);
 void health_set(struct health *h, enum health_state s, const char *reason, const char *action);
 void health_set_fault(struct health *h, enum health_state s, const struct fault *f);
 void health_set_device(struct health *h, const struct device_info *info);
-/* 0: none. `golden`: its golden runs have passed; false where there are none. */
-void health_set_generation(struct health *h, const char *model, uint64_t generation, bool golden);
+/* 0: none. */
+void health_set_generation(struct health *h, const char *model, uint64_t generation,
+	enum health_golden golden);
 void health_note_entry(struct health *h, int64_t mono);
 void health_set_parallel(struct health *h, const char *text);
 /* Of the generation: the store has evidence for exactly this device and artifact. */
 void health_set_evidence(struct health *h, bool matching);
-void health_proven(struct health *h, bool *ret_golden, bool *ret_evidence);
+void health_proven(struct health *h, enum health_golden *ret_golden, bool *ret_evidence);
 void health_note_progress(struct health *h);
 void health_note_error(struct health *h, enum npu_error code);
 void health_note_recovery(struct health *h);

@@ -26,8 +26,8 @@ struct run_launch {
 	struct run base;
 	uint64_t context;
 	struct launch_plan *plan;
-	uint64_t addresses[LAUNCH_TENSORS_MAX];
-	size_t n_taken, n_read;
+	uint64_t addresses[LAUNCH_TENSORS_MAX]; /* 0: none yet */
+	size_t n_taken, n_read; /* whole: what was too busy in the middle is done again */
 	bool waited;
 	struct callable_graph *graph; /* NULL: not captured */
 	int64_t launched;             /* rounds */
@@ -118,11 +118,12 @@ static enum npu_error launch_free(struct run *run)
 	struct fault f = FAULT_NONE;
 
 	callable_graph_free(r->graph);
-	for (size_t i = 0; c && i < r->n_taken; i++)
-		callable_buffer_release(c, r->addresses[i], &f); /* or the close does it */
+	for (size_t i = 0; c && i < r->plan->n_tensors; i++)
+		if (r->addresses[i])
+			callable_buffer_release(c, r->addresses[i], &f); /* or the close does it */
 	if (c) /* before anybody learns of the job's end */
 		callables_refresh(run->limits.callables);
-	for (size_t i = 0; i < r->n_read; i++)
+	for (size_t i = 0; i < r->plan->n_outputs; i++)
 		free(r->results[i]);
 	request_free(run->request);
 	free(r->plan);
@@ -146,17 +147,17 @@ static enum step take_tensor(struct run_launch *r, struct callable_cache *c, str
 	const struct launch_tensor *t = &r->plan->tensors[r->n_taken];
 	AUTO_FREE void *zeros = t->data ? NULL : calloc(1, t->bytes);
 	const void *from = t->data ? t->data : zeros;
-	uint64_t address;
+	uint64_t *address = &r->addresses[r->n_taken];
 
 	if (!from) {
 		fault_set(&f->fault, -ENOMEM, "send it again later", "no memory for a tensor");
 		return STEP_FAILED;
 	}
-	if (callable_buffer_take(c, t->bytes, &address, &f->fault))
+	if (!*address && callable_buffer_take(c, t->bytes, address, &f->fault))
 		return refuse(f);
-	r->addresses[r->n_taken++] = address;
-	if (callable_buffer_write(c, address, from, t->bytes, &f->fault))
+	if (callable_buffer_write(c, *address, from, t->bytes, &f->fault))
 		return refuse(f);
+	r->n_taken++;
 	return STEP_MORE;
 }
 
@@ -176,16 +177,20 @@ static int launch_one(const struct run_launch *r, struct callable_cache *c,
 	return callable_launch(c, s->id, &args, f);
 }
 
+/* None is left on behind a step: it would take what the next job launches. */
 static int capture(struct run_launch *r, struct callable_cache *c, struct fault *f)
 {
-	int err = callable_graph_begin(c, CAPTURE_THREAD_LOCAL, (uint32_t)r->plan->n_steps, f), end;
+	int err = callable_graph_begin(c, CAPTURE_THREAD_LOCAL, (uint32_t)r->plan->n_steps, f);
 
 	if (err)
 		return err;
 	for (size_t i = 0; !err && i < r->plan->n_steps; i++)
 		err = launch_one(r, c, &r->plan->steps[i], f);
-	end = callable_graph_end(c, &r->graph, err ? NULL : f);
-	return err ? err : end;
+	if (!err)
+		err = callable_graph_end(c, &r->graph, f);
+	if (err)
+		callable_graph_abandon(c);
+	return err;
 }
 
 static enum step replay(struct run_launch *r, struct callable_cache *c, struct step_fault *f)
@@ -220,16 +225,18 @@ static enum step read_result(struct run_launch *r, struct callable_cache *c, str
 {
 	size_t at = r->plan->outputs[r->n_read];
 	const struct launch_tensor *t = &r->plan->tensors[at];
-	void *to = malloc(t->bytes);
+	void **to = &r->results[r->n_read];
 
-	if (!to) {
+	if (!*to)
+		*to = malloc(t->bytes);
+	if (!*to) {
 		fault_set(&f->fault, -ENOMEM, "send it again later", "no memory for the output");
 		return STEP_FAILED;
 	}
-	r->results[r->n_read++] = to;
-	if (callable_buffer_read(c, to, r->addresses[at], t->bytes, &f->fault))
+	if (callable_buffer_read(c, *to, r->addresses[at], t->bytes, &f->fault))
 		return refuse(f);
-	if (!tensor_is_finite(&t->spec, to)) /* as of every inference */
+	r->n_read++;
+	if (!tensor_is_finite(&t->spec, *to)) /* as of every inference */
 		return run_refuse_infinite(f);
 	return r->n_read == r->plan->n_outputs ? STEP_ENDED : STEP_MORE;
 }
