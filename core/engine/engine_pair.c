@@ -116,7 +116,9 @@ void engine_pair_feed(struct engine *e, size_t i)
 	int64_t start;
 	size_t k;
 
-	if (e->generation->n_lanes < 2 || !can_be_fed(&e->active[i], &feeds[0]))
+	if (!e->generation || e->generation->n_lanes < 2) /* without one there are launches only */
+		return;
+	if (!can_be_fed(&e->active[i], &feeds[0]))
 		return;
 	k = find_partner(e, i, &feeds[1]);
 	if (k == e->n_active)

@@ -616,6 +616,22 @@ def test_callables__kept_image_damaged__refused_at_start_and_the_rest_serve():
         equal(put(m, "bad").returncode, 0)
 
 
+def test_launch__written_while_the_model_is_given_up__needs_none():
+    """What was opened before is taken after: the device's thread has nothing but the launch then."""
+    need_root()
+    with Mount("fault=Wait@1000000:nan") as m:
+        put(m, "add")
+        fd = os.open(m.job("l.json"), os.O_CREAT | os.O_WRONLY)
+        os.write(fd, add("add").encode())
+        equal(command(m, "faults", "Wait@*:DeviceCrash: until the model is given up"), 0)
+        for i in range(4):
+            equal(m.send(f"a{i}.txt", "x"), 0)
+            equal(errno_of(m.out, f"a{i}"), errno.EIO)
+        until(lambda: read(m.path + "/health").startswith("failed\n"), 10, "it is given up")
+        os.close(fd)
+        equal(json.loads(m.out("l"))["outputs"][0]["data"], [11, 22, 33, 44])
+
+
 def test_callables__odd_files_in_the_store__refused_alone():
     need_root()
     with Mount() as m:
