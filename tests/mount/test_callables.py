@@ -632,6 +632,19 @@ def test_launch__written_while_the_model_is_given_up__needs_none():
         equal(json.loads(m.out("l"))["outputs"][0]["data"], [11, 22, 33, 44])
 
 
+def test_callables__killed_while_an_image_was_kept__its_half_is_removed():
+    need_root()
+    with Mount() as m:
+        put(m, "add")
+        m.kill()
+        folder = m.store + "/callables/"
+        write(folder + ".more.img.new", "half")
+        write(folder + "notes.txt", "mine")
+        m.start()
+        until(lambda: usage(m)["state"] == "open", 10, "they are registered")
+        equal(sorted(os.listdir(folder)), ["add.img", "notes.txt"])
+
+
 def test_callables__odd_files_in_the_store__refused_alone():
     need_root()
     with Mount() as m:
