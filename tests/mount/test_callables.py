@@ -312,6 +312,23 @@ def test_callables__registration__audited_by_digest():
         assert digest not in json.dumps(records(m))
 
 
+def test_callables__images_that_come_to_nothing__audited_once_each():
+    need_root()
+    with Mount("callable_size=1k") as m:
+        path = m.path + "/callables/bad.img"
+        with open(image(m, "add"), "rb") as f:
+            large = f.read() + b"\0" * 1024
+        for n, (content, why) in enumerate([(b"nonsense", "image"), (large, "image"), (b"", "empty")]):
+            fd = os.open(path, os.O_CREAT | os.O_WRONLY)
+            for _ in range(2):
+                errno_of(os.write, fd, content)
+            errno_of(os.close, fd)
+            until(lambda n=n: len(found(m, command="prepare", decision="refused")) == n + 1, 5, "it is told")
+            told = found(m, command="prepare", decision="refused")[-1]
+            equal((told["why"], told["node"], told["uid"]), (why, "callables/NAME.img", 0))
+        equal(found(m, command="prepare", decision="intent"), [])
+
+
 def test_callables__close__needs_its_words_and_an_idle_device():
     need_root()
     with Mount("sim_delay=100ms") as m:
