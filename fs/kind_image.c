@@ -57,6 +57,14 @@ static void commit(struct npufs *fs, fuse_req_t req, struct image_handle *h)
 
 /* --- writing ---------------------------------------------------------------------------------- */
 
+/* For the audit trail: what comes to nothing before it is an order to register it. */
+static void note(struct npufs *fs, const struct cred *who, const char *why)
+{
+	const struct privileged_row *row = privileged_row(PRIVILEGED_PREPARE);
+
+	control_note(fs->control, who, row->name, row->node, why);
+}
+
 static int take_bytes(struct npufs *fs, struct image_handle *h, const char *bytes, size_t size,
 	off_t off)
 {
@@ -86,8 +94,13 @@ static int take_bytes(struct npufs *fs, struct image_handle *h, const char *byte
 static void image_write(struct npufs *fs, fuse_req_t req, struct handle *base, const char *bytes,
 	size_t size, off_t off)
 {
-	int err = take_bytes(fs, (struct image_handle *)base, bytes, size, off);
+	struct image_handle *h = (struct image_handle *)base;
+	const bool refused = h->fault.err;
+	const struct cred who = fs_cred(req);
+	int err = take_bytes(fs, h, bytes, size, off);
 
+	if (err && !refused) /* of what is written on nothing new is told */
+		note(fs, &who, "image");
 	if (err)
 		fuse_reply_err(req, -err);
 	else
@@ -109,6 +122,8 @@ static void image_release(struct npufs *fs, struct handle *base)
 {
 	struct image_handle *h = (struct image_handle *)base;
 
+	if (!h->committed && !h->fault.err && !h->bytes.len)
+		note(fs, &h->who, "empty");
 	if (!h->committed && (h->fault.err || !h->bytes.len))
 		callables_refuse(engine_callables(fs->engine), h->number, &h->fault);
 	else if (!h->committed)

@@ -422,6 +422,19 @@ static void write__another_in_its_place__refused_until_it_is_back(void **state)
 	rig_sound(x, "records 1 to 6 in 1 files");
 }
 
+/* As logrotate's copytruncate does it. */
+static void write__file_was_cut__nothing_is_added(void **state)
+{
+	struct audit_rig *x = *state;
+	struct stat st;
+
+	write_some(x, 3);
+	assert_int_equal(truncate(work_path(&x->w, FIRST), 0), 0);
+	assert_int_equal(audit_write(x->audit, &sample), -EBADMSG);
+	assert_int_equal(stat(work_path(&x->w, FIRST), &st), 0);
+	assert_int_equal(st.st_size, 0);
+}
+
 static void write__head_is_a_link__replaced_and_not_followed(void **state)
 {
 	struct audit_rig *x = *state;
@@ -474,6 +487,7 @@ int main(void)
 		TEST(open__modes__closed_to_others),
 		TEST(open__what_others_could_have_changed__refused),
 		TEST(write__another_in_its_place__refused_until_it_is_back),
+		TEST(write__file_was_cut__nothing_is_added),
 		TEST(write__head_is_a_link__replaced_and_not_followed),
 		TEST(verify__strange_names__not_looked_at),
 	};

@@ -474,6 +474,14 @@ static void end_writing(struct audit *a)
 	lock_cond_signal(&a->idle);
 }
 
+/* A record behind an end that others took away would be read by nobody. */
+static bool is_cut(const struct audit *a)
+{
+	struct stat st;
+
+	return fstat(a->fd, &st) < 0 || (uint64_t)st.st_size < a->size;
+}
+
 /* What others have put in the place of the folder, or of the file, does not get the record, nor does what
  * was there before: nobody would find it. */
 static int find_end(struct audit *a)
@@ -483,7 +491,7 @@ static int find_end(struct audit *a)
 	if (!files_is_at(a->dir, a->store, audit_kinds[a->trail].folder))
 		return -ESTALE;
 	snprintf(name, sizeof name, AUDIT_FILE_NAME, a->number);
-	if (a->fd >= 0 && !files_is_at(a->fd, a->dir, name))
+	if (a->fd >= 0 && (!files_is_at(a->fd, a->dir, name) || is_cut(a)))
 		a->unsure = true;
 	return a->unsure ? examine(a, NULL) : 0;
 }

@@ -1,5 +1,6 @@
 /* The queue is bounded, and of refused attempts, which are anybody's, only so many a second get into it:
- * what does not is counted, and the next record tells how many. */
+ * what does not is counted, as is what the disk did not take, and the next record tells how many. At the
+ * end that is one of the daemon's own. */
 #include "core/control/control_notes.h"
 
 #include <errno.h>
@@ -7,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "core/base/clock.h"
 #include "core/base/lock.h"
@@ -88,6 +90,14 @@ static size_t take_notes(struct control_notes *q, struct note ret[NOTES_TOGETHER
 	return n;
 }
 
+/* What the disk did not take; the first record was to tell what was lost before. */
+static void keep_count(struct control_notes *q, size_t n_unwritten, uint64_t untold)
+{
+	lock_take(&q->lock);
+	q->lost += n_unwritten + untold;
+	lock_drop(&q->lock);
+}
+
 static void write_notes(struct control_notes *q, const struct note *notes, size_t n, uint64_t lost)
 {
 	struct cred who[NOTES_TOGETHER];
@@ -113,8 +123,25 @@ static void write_notes(struct control_notes *q, const struct note *notes, size_
 		snprintf(message, sizeof message, "%llu more came before and were not recorded",
 			(unsigned long long)lost);
 	err = audit_write_all(q->audit, r, n, &n_written);
-	if (err)
-		log_error("%zu attempts could not be audited: %s", n - n_written, strerror(-err));
+	if (!err)
+		return;
+	keep_count(q, n - n_written, n_written ? 0 : lost);
+	log_error("%zu attempts could not be audited: %s", n - n_written, strerror(-err));
+}
+
+/* No note comes any more that could tell it. */
+static void write_last(struct control_notes *q, uint64_t lost)
+{
+	struct note n = { .uid = geteuid(),
+		.gid = getegid(),
+		.pid = getpid(),
+		.what = "end",
+		.node = "control" };
+
+	n.login = audit_login(n.pid);
+	audit_comm(n.pid, n.comm);
+	if (lost)
+		write_notes(q, &n, 1, lost);
 }
 
 static void *scribe_main(void *notes)
@@ -126,6 +153,7 @@ static void *scribe_main(void *notes)
 
 	while ((n = take_notes(q, some, &lost)))
 		write_notes(q, some, n, lost);
+	write_last(q, lost);
 	return NULL;
 }
 

@@ -150,6 +150,7 @@ static int reserve_kept(struct callables *t)
 	struct callables_kept kept;
 	int err = 0;
 
+	callables_remove_halves(t);
 	callables_list_kept(t, &kept);
 	lock_take(&t->lock);
 	for (size_t i = 0; !err && i < kept.n; i++) {

@@ -54,6 +54,9 @@ int callables_folder(const struct callables *t, bool make, int *ret_fd);
 #define CALLABLES_FILE_SIZE (CALLABLES_NAME_MAX + sizeof CALLABLES_SUFFIX)
 void callables_file(const char *name, char ret[CALLABLES_FILE_SIZE]);
 
+/* Remove what a daemon that was killed had of images it was keeping. Before anything is kept. */
+void callables_remove_halves(const struct callables *t);
+
 /* Names of the images that the store has, sorted. */
 struct callables_kept {
 	char **names;

@@ -14,7 +14,8 @@
 #include "core/base/files_write.h"
 #include "core/base/mem.h"
 
-#define FOLDER "callables"
+#define FOLDER      "callables"
+#define HALF_SUFFIX CALLABLES_SUFFIX ".new" /* of files_replace(), behind a dot in front */
 
 int callables_folder(const struct callables *t, bool make, int *ret_fd)
 {
@@ -136,6 +137,33 @@ static int read_folder(DIR *dir, struct callables_kept *k)
 	while (!err && (errno = 0, entry = readdir(dir)))
 		err = add_file(k, entry->d_name);
 	return err ? err : -errno;
+}
+
+static bool is_half(const char *file)
+{
+	size_t len = strlen(file);
+
+	return file[0] == '.' && len > strlen(HALF_SUFFIX) &&
+		strcmp(file + len - strlen(HALF_SUFFIX), HALF_SUFFIX) == 0;
+}
+
+void callables_remove_halves(const struct callables *t)
+{
+	const struct dirent *entry;
+	int fd = -1;
+	DIR *dir;
+
+	if (callables_folder(t, false, &fd))
+		return;
+	dir = fdopendir(fd);
+	if (!dir) {
+		close(fd);
+		return;
+	}
+	while ((entry = readdir(dir)))
+		if (is_half(entry->d_name))
+			unlinkat(fd, entry->d_name, 0);
+	closedir(dir);
 }
 
 int callables_list_kept(const struct callables *t, struct callables_kept *ret)

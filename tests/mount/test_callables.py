@@ -312,6 +312,23 @@ def test_callables__registration__audited_by_digest():
         assert digest not in json.dumps(records(m))
 
 
+def test_callables__images_that_come_to_nothing__audited_once_each():
+    need_root()
+    with Mount("callable_size=1k") as m:
+        path = m.path + "/callables/bad.img"
+        with open(image(m, "add"), "rb") as f:
+            large = f.read() + b"\0" * 1024
+        for n, (content, why) in enumerate([(b"nonsense", "image"), (large, "image"), (b"", "empty")]):
+            fd = os.open(path, os.O_CREAT | os.O_WRONLY)
+            for _ in range(2):
+                errno_of(os.write, fd, content)
+            errno_of(os.close, fd)
+            until(lambda n=n: len(found(m, command="prepare", decision="refused")) == n + 1, 5, "it is told")
+            told = found(m, command="prepare", decision="refused")[-1]
+            equal((told["why"], told["node"], told["uid"]), (why, "callables/NAME.img", 0))
+        equal(found(m, command="prepare", decision="intent"), [])
+
+
 def test_callables__close__needs_its_words_and_an_idle_device():
     need_root()
     with Mount("sim_delay=100ms") as m:
@@ -614,6 +631,35 @@ def test_callables__kept_image_damaged__refused_at_start_and_the_rest_serve():
         equal(listing(m), ["add.id", "add.img", "bad.err", "bad.id"])
         assert "version" in show(m, "bad.err")
         equal(put(m, "bad").returncode, 0)
+
+
+def test_launch__written_while_the_model_is_given_up__needs_none():
+    """What was opened before is taken after: the device's thread has nothing but the launch then."""
+    need_root()
+    with Mount("fault=Wait@1000000:nan") as m:
+        put(m, "add")
+        fd = os.open(m.job("l.json"), os.O_CREAT | os.O_WRONLY)
+        os.write(fd, add("add").encode())
+        equal(command(m, "faults", "Wait@*:DeviceCrash: until the model is given up"), 0)
+        for i in range(4):
+            equal(m.send(f"a{i}.txt", "x"), 0)
+            equal(errno_of(m.out, f"a{i}"), errno.EIO)
+        until(lambda: read(m.path + "/health").startswith("failed\n"), 10, "it is given up")
+        os.close(fd)
+        equal(json.loads(m.out("l"))["outputs"][0]["data"], [11, 22, 33, 44])
+
+
+def test_callables__killed_while_an_image_was_kept__its_half_is_removed():
+    need_root()
+    with Mount() as m:
+        put(m, "add")
+        m.kill()
+        folder = m.store + "/callables/"
+        write(folder + ".more.img.new", "half")
+        write(folder + "notes.txt", "mine")
+        m.start()
+        until(lambda: usage(m)["state"] == "open", 10, "they are registered")
+        equal(sorted(os.listdir(folder)), ["add.img", "notes.txt"])
 
 
 def test_callables__odd_files_in_the_store__refused_alone():

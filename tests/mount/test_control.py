@@ -4,6 +4,7 @@ import decimal
 import errno
 import json
 import os
+import re
 import signal
 import stat
 import subprocess
@@ -263,6 +264,43 @@ def test_control__stop_with_a_thousand_looks_to_record__soon_and_all_recorded():
             m.stop()
         equal(len(found(m, command="open", node="control/last_error", decision="done")), 1000)
         ok([os.path.join(BUILD, "npufs-admin"), "audit", "verify", m.store])
+
+
+def told(m):
+    """How many attempts the trail tells of: those with a record, and those that records count."""
+    notes = [r for r in records(m) if r.get("command") == "list"]
+    counts = [re.match(r"(\d+) more came before", r.get("message", "")) for r in records(m)]
+    return len(notes) + sum(int(c[1]) for c in counts if c)
+
+
+def test_control__flood_and_then_the_end__the_rest_is_counted():
+    need_root()
+    with Mount() as m:
+        as_user(NOBODY, lambda: [errno_of(os.listdir, m.path + "/control") for _ in range(300)] and None)
+        m.stop()
+        equal(told(m), 300)
+        ok([BUILD + "/npufs-admin", "audit", "verify", m.store])
+
+
+def test_control__looks_on_a_full_disk__counted_when_there_is_room():
+    need_root()
+    m = Mount()
+    audit = m.store + "/audit"
+    os.mkdir(audit, 0o700)
+    ok(["mount", "-t", "tmpfs", "-o", "size=128k,mode=700", "tmpfs", audit])
+    try:
+        with m:
+            run(["dd", "if=/dev/zero", f"of={audit}/filler", "bs=4k"])
+            for _ in range(50):
+                os.listdir(m.path + "/control")
+            until(lambda: "could not be audited" in read(m.log), 10, "the log says so")
+            os.unlink(audit + "/filler")
+            os.listdir(m.path + "/control")
+            m.stop()
+            equal(told(m), 51)
+            ok(["umount", "-l", audit])
+    finally:
+        run(["umount", "-l", audit])
 
 
 def test_control__flood_of_refused_attempts__bounded_and_nobody_waits():
