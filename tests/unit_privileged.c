@@ -179,7 +179,7 @@ static const struct {
 	{ "reset_device", "", "C4", true, true, 4, ROLE_ROOT },
 	{ "load", "tiny", "C1", false, true, 30, ROLE_OPERATOR },
 	{ "unload", "", "C4", true, true, 30, ROLE_OPERATOR },
-	{ "configure", "", "C1", false, true, 30, ROLE_OPERATOR },
+	{ "configure", "", "C1", true, true, 30, ROLE_OPERATOR },
 	{ "memory read", "0x1000 64", "C4", false, false, 600, ROLE_ROOT },
 	{ "memory write", "0x1000 00ff", "C4", true, true, 60, ROLE_ROOT },
 	{ "register read", "0x8 4", "C4", false, false, 600, ROLE_ROOT },

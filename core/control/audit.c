@@ -21,6 +21,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,9 +43,10 @@ struct audit {
 	int store, dir;         /* fixed after open; the latter locked against other writers */
 	struct lock lock;
 	struct lock_cond idle;
-	bool writing;    /* by lock */
-	struct key *key; /* fixed after open */
-	bool open;       /* fixed after open */
+	bool writing;      /* by lock */
+	struct key *key;   /* fixed after open */
+	bool open;         /* fixed after open */
+	atomic_bool fails; /* the last command's record did not get in */
 	/* The writer's. */
 	bool unsure;
 	bool entry_unsynced; /* the file is not yet known to be in the folder after a crash */
@@ -507,8 +509,14 @@ int audit_write_all(struct audit *a, const struct audit_record *r, size_t n, siz
 	err = find_end(a);
 	if (!err)
 		err = write_commands(a, r, n, ret_written);
+	atomic_store(&a->fails, err != 0);
 	end_writing(a);
 	return err;
+}
+
+bool audit_fails(const struct audit *a)
+{
+	return !a || atomic_load(&a->fails);
 }
 
 int audit_write(struct audit *a, const struct audit_record *r)

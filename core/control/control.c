@@ -329,6 +329,13 @@ static struct control_order *take_order(struct line *l, bool *ret_stopping)
 	return o;
 }
 
+/* What only this plane knows of. */
+static void tell_health(const struct control *c)
+{
+	health_set_resets_locked(c->config.health, privileged_locked(c->gate));
+	health_set_unaudited(c->config.health, audit_fails(c->audit));
+}
+
 static void run_order(struct control *c, struct control_order *o)
 {
 	struct fault f = FAULT_NONE;
@@ -341,7 +348,7 @@ static void run_order(struct control *c, struct control_order *o)
 	}
 	id = kinds[o->what].untold ? 0 : begin(c, o); /* of those NAME.id and NAME.err tell */
 	err = kinds[o->what].carry_out(c, o, &f);
-	health_set_resets_locked(c->config.health, privileged_locked(c->gate));
+	tell_health(c);
 	if (id)
 		end(c, id, &f);
 	if (err)
@@ -458,7 +465,9 @@ int control_new(const struct control_config *config, struct control **ret)
 		err = privileged_new(c->audit, &owner, &c->gate);
 	c->acts.gate = c->gate;
 	if (!err)
-		err = control_notes_new(c->audit, &c->notes);
+		err = control_notes_new(c->audit, config->health, &c->notes);
+	if (!err)
+		tell_health(c);
 	if (!err)
 		err = start_threads(c);
 	if (err)

@@ -30,7 +30,8 @@ struct note {
 };
 
 struct control_notes {
-	struct audit *audit; /* fixed */
+	struct audit *audit;   /* fixed */
+	struct health *health; /* fixed */
 	pthread_t scribe;
 	struct lock lock;
 	struct lock_cond some;
@@ -123,6 +124,7 @@ static void write_notes(struct control_notes *q, const struct note *notes, size_
 		snprintf(message, sizeof message, "%llu more came before and were not recorded",
 			(unsigned long long)lost);
 	err = audit_write_all(q->audit, r, n, &n_written);
+	health_set_unaudited(q->health, audit_fails(q->audit));
 	if (!err)
 		return;
 	keep_count(q, n - n_written, n_written ? 0 : lost);
@@ -164,13 +166,14 @@ static void release(struct control_notes *q)
 	free(q);
 }
 
-int control_notes_new(struct audit *audit, struct control_notes **ret)
+int control_notes_new(struct audit *audit, struct health *health, struct control_notes **ret)
 {
 	struct control_notes *q = calloc(1, sizeof *q);
 
 	if (!q)
 		return -ENOMEM;
 	q->audit = audit;
+	q->health = health;
 	lock_init(&q->lock, RANK_CONTROL, "control notes");
 	lock_cond_init(&q->some);
 	if (pthread_create(&q->scribe, NULL, scribe_main, q)) {

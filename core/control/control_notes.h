@@ -5,13 +5,15 @@
 
 #include "core/access.h"
 #include "core/control/audit.h"
+#include "core/engine/health.h"
 
 #define CONTROL_NOTES 1024 /* that wait; what comes on top is counted */
 
 struct control_notes;
 
-/* `audit` is borrowed; NULL: none is written, and the log says so. */
-int control_notes_new(struct audit *audit, struct control_notes **ret);
+/* `audit` and `health`, which says when the one cannot be written, are borrowed; `audit` NULL: none is
+ * written, and the log says so. */
+int control_notes_new(struct audit *audit, struct health *health, struct control_notes **ret);
 /* What waits is written first. NULL is fine. */
 void control_notes_free(struct control_notes *n);
 

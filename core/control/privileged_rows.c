@@ -22,7 +22,7 @@ const struct privileged_row privileged_rows[PRIVILEGED_COUNT] = {
 		.destructive = true, .needs_idle = true, .an_hour = PRIVILEGED_GENERATIONS,
 		.summary = "take what is loaded off the device" },
 	[PRIVILEGED_CONFIGURE] = { "configure", "control/configure", "", "C1", ROLE_OPERATOR,
-		.needs_idle = true, .an_hour = PRIVILEGED_GENERATIONS,
+		.destructive = true, .needs_idle = true, .an_hour = PRIVILEGED_GENERATIONS,
 		.summary = "configure the device for what is loaded" },
 	[PRIVILEGED_MEMORY_READ] = { "memory read", "control/memory", "ADDRESS LENGTH", "C4",
 		ROLE_ROOT, .an_hour = PRIVILEGED_READS, .summary = "read the device's memory" },

@@ -158,6 +158,13 @@ void health_set_resets_locked(struct health *h, bool locked)
 	lock_drop(&h->lock);
 }
 
+void health_set_unaudited(struct health *h, bool unaudited)
+{
+	lock_take(&h->lock);
+	h->unaudited = unaudited;
+	lock_drop(&h->lock);
+}
+
 void health_set_poisoned(struct health *h, bool poisoned)
 {
 	lock_take(&h->lock);
@@ -288,6 +295,10 @@ static void put_recovery(const struct health *h, struct buf *out)
 		buf_puts(out,
 			"resets: locked, too many came in a short time; an operator who knows why "
 			"writes now: REASON to control/unlock\n");
+	if (h->unaudited)
+		buf_puts(out,
+			"audit: cannot be written, so that no command is carried out; see to the "
+			"audit folder of the store and its disk\n");
 	if (h->poisoned)
 		buf_puts(out,
 			"callables: poisoned, the state of the device is unknown to them; an "

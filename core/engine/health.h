@@ -44,6 +44,7 @@ struct health {
 	int64_t next_try;          /* wall ns of the end of a cool-down; 0 none */
 	int64_t away_since;        /* monotonic ns: in quarantine; 0: not */
 	bool resets_locked;        /* a storm of them was stopped */
+	bool unaudited;            /* the trail of commands cannot be written */
 	bool poisoned;             /* the context of callables is */
 	enum health_golden golden; /* of the generation */
 	bool evidence;             /* likewise: there is some for it */
@@ -76,6 +77,7 @@ void health_set_next_try(struct health *h, int64_t wall);
 void health_set_away(struct health *h, int64_t since);
 
 void health_set_resets_locked(struct health *h, bool locked);
+void health_set_unaudited(struct health *h, bool unaudited);
 void health_set_poisoned(struct health *h, bool poisoned);
 
 enum health_state health_state(struct health *h);

@@ -567,6 +567,7 @@ def test_hostile__trail_on_a_full_disk__nothing_done_jobs_go_on_and_it_recovers(
                                ("trace/start", "9 100000: unseen"), ("unlock", "now: unseen")):
                 equal(command(m, node, line), errno.EIO, node)
             assert "nothing was done" in read(m.path + "/control/last_error")
+            assert "\naudit: cannot be written" in read(m.path + "/health")
             equal(errno_of(as_user, NOBODY, os.listdir, m.path + "/control"), errno.EACCES)
             m.put("a.json", HELLO)
             equal(m.out("a"), "hello\n")
@@ -574,6 +575,7 @@ def test_hostile__trail_on_a_full_disk__nothing_done_jobs_go_on_and_it_recovers(
             equal(read(m.path + "/control/trace/state"), "none\n")
             os.unlink(audit + "/filler")
             equal(command(m, "reset_ccu", "now: room again"), 0)
+            assert "\naudit:" not in read(m.path + "/health")
             m.stop()
             ok([BUILD + "/npufs-admin", "audit", "verify", m.store])
             m.start()
