@@ -1,6 +1,7 @@
 /* What jobs/ is after another start on the same store, and when the disk says no. */
 #include "tests/jobdir_rig.h"
 
+#include <stdatomic.h>
 #include <sys/wait.h>
 
 #include "core/base/clock.h"
@@ -408,6 +409,64 @@ static void rename__request_to_inert__its_content_alone_after_a_restart(void **s
 	assert_int_equal(size_of("kept"), strlen(DE));
 }
 
+static int refuse_writes(enum disk_call call, int fd, const char *name)
+{
+	(void)fd, (void)name;
+	return call == DISK_WRITE ? -EIO : 0;
+}
+
+static pid_t here;
+static atomic_int held; /* 1: the next write of another thread waits; 2: it does */
+
+static int hold_other_threads(enum disk_call call, int fd, const char *name)
+{
+	(void)fd, (void)name;
+	if (call != DISK_WRITE || gettid() == here)
+		return 0;
+	if (held)
+		held = 2;
+	while (held)
+		usleep(1000);
+	return 0;
+}
+
+/* What comes late would land in the file that it is by then. */
+static void rename__to_inert_while_the_end_is_stored__ebusy_and_then_taken(void **state)
+{
+	(void)state;
+	here = gettid();
+	held = 1;
+	disk_watch = hold_other_threads;
+	assert_int_equal(echo(&alice, "a.json", DE), 0);
+	for (int ms = 0; held != 2 && ms < 10000; ms++)
+		usleep(1000);
+	assert_int_equal(held, 2);
+	assert_int_equal(rename_as(&alice, "a.json", "kept"), -EBUSY);
+	assert_true(there("a.json") && !there("kept"));
+	assert_int_equal(rename_as(&alice, "a.json", "b.json"), 0); /* and it goes with its run */
+	held = 0;
+	check_out("b.out", "de\n");
+	disk_watch = NULL;
+	assert_int_equal(rename_as(&alice, "b.json", "kept"), 0);
+	restart();
+	assert_int_equal(size_of("kept"), strlen(DE));
+}
+
+static void rename__not_kept_by_the_disk__its_run_goes_on(void **state)
+{
+	(void)state;
+	fake_hold();
+	assert_int_equal(echo(&alice, "a.json", DE), 0);
+	fake_await_held();
+	disk_watch = refuse_writes;
+	assert_int_equal(rename_as(&alice, "a.json", "kept"), -EIO);
+	disk_watch = NULL;
+	fake_let_go();
+	check_out("a.out", "de\n");
+	restart();
+	check_out("a.out", "de\n");
+}
+
 static void tidy__results__count_and_still_do_after_a_restart(void **state)
 {
 	(void)state;
@@ -482,6 +541,8 @@ int main(void)
 		TEST_FULL(full_disk__running_job__fails_and_the_next_works),
 		TEST(forget_file__output_not_fetched__estale_and_nothing_of_the_next_run),
 		TEST(rename__request_to_inert__its_content_alone_after_a_restart),
+		TEST(rename__to_inert_while_the_end_is_stored__ebusy_and_then_taken),
+		TEST(rename__not_kept_by_the_disk__its_run_goes_on),
 		TEST(tidy__results__count_and_still_do_after_a_restart),
 		TEST(tidy__past_keep_ns__removes_the_request),
 		TEST(create__past_the_users_share__is_edquot_also_after_a_restart),

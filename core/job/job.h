@@ -179,6 +179,10 @@ bool job_end(struct job *j, enum job_state state, const struct job_outcome *outc
 bool job_leave(struct job *j, const struct fault *why);
 /* Another file is to be its own; only while it is being written. */
 void job_move_file(struct job *j, uint64_t file_id);
+/* Nothing more of it is stored, for its file is going to be something else. -EBUSY while something is: try
+ * again, or not at all. job_go_on_storing() takes it back. */
+int job_stop_storing(struct job *j);
+void job_go_on_storing(struct job *j);
 /* Its file is gone, or is going to be another run's: nothing of it is kept there from now on. Who has
  * the job open goes on reading what it left. */
 void job_forget_file(struct job *j);

@@ -37,9 +37,11 @@ struct job {
 	void *settled_context;
 	/* by lock */
 	enum job_state state;
-	bool ending; /* somebody ends it: nobody else does, and nothing is appended */
-	bool stored; /* the spool has what it left */
-	bool gone;   /* its file was removed */
+	bool ending;      /* somebody ends it: nobody else does, and nothing is appended */
+	bool stored;      /* the spool has what it left */
+	bool gone;        /* its file was removed */
+	bool shut;        /* nothing more is stored in it */
+	unsigned storing; /* threads that store something in it just now */
 	char model_alias[MODEL_ALIAS_SIZE], model_sha256[SHA256_HEX_SIZE];
 	struct run_lines lines;
 	uint64_t generation;

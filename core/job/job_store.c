@@ -28,6 +28,49 @@ static int open_file(struct job *j, struct spool_file **ret)
 	return 0;
 }
 
+int job_stop_storing(struct job *j)
+{
+	int err;
+
+	lock_take(&j->lock);
+	err = j->storing ? -EBUSY : 0;
+	j->shut = j->shut || !err;
+	lock_drop(&j->lock);
+	return err;
+}
+
+void job_go_on_storing(struct job *j)
+{
+	lock_take(&j->lock);
+	j->shut = false;
+	lock_drop(&j->lock);
+}
+
+static void end_storing(struct job *j, struct spool_file *file)
+{
+	spool_file_put(file);
+	lock_take(&j->lock);
+	j->storing--;
+	lock_drop(&j->lock);
+}
+
+/* To be ended, unless it fails: the file stays this run's until then. */
+static int begin_storing(struct job *j, struct spool_file **ret)
+{
+	int err;
+
+	lock_take(&j->lock);
+	err = j->gone ? -ESTALE : j->shut ? -EBUSY : 0;
+	j->storing += !err;
+	lock_drop(&j->lock);
+	if (err)
+		return err;
+	err = open_file(j, ret);
+	if (err)
+		end_storing(j, NULL);
+	return err;
+}
+
 /* It need not be opened again; a large result is read from it also when it has no name any more. */
 void job_use_file(struct job *j, struct spool_file *file)
 {
@@ -91,7 +134,7 @@ int job_store_end(struct job *j, const struct job_ending *end)
 
 	if (!j->spool)
 		return 0;
-	err = open_file(j, &file);
+	err = begin_storing(j, &file);
 	if (err)
 		return err == -ENOENT || err == -ESTALE ? 0 : err; /* removed meanwhile */
 	err = write_results(j, end, file);
@@ -100,7 +143,7 @@ int job_store_end(struct job *j, const struct job_ending *end)
 		err = spool_put_run(file, &r);
 	if (!err && r.view.out_size > JOB_OUT_IN_MEMORY)
 		job_use_file(j, file);
-	spool_file_put(file);
+	end_storing(j, file);
 	return err;
 }
 
@@ -214,12 +257,12 @@ ssize_t job_read_request(struct job *j, uint64_t offset, char *ret, size_t size)
 int job_store_append(struct job *j, uint64_t size, const char *text, size_t len)
 {
 	struct spool_file *file;
-	int err = open_file(j, &file);
+	int err = begin_storing(j, &file);
 
 	if (err)
 		return err;
 	err = spool_write(file, j->request_size + size, text, len);
-	spool_file_put(file);
+	end_storing(j, file);
 	return err;
 }
 

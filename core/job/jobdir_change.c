@@ -313,12 +313,26 @@ static int keep_move(struct jobdir *d, const struct move *m)
 	return err;
 }
 
+/* A file that becomes one of another kind: what its run stores would land in that. */
+static int keep_move_alone(struct jobdir *d, const struct move *m)
+{
+	struct job *j = m->node->what.class != m->what.class ? m->node->job : NULL;
+	int err = j ? job_stop_storing(j) : 0;
+
+	if (err)
+		return err;
+	err = keep_move(d, m);
+	if (err && j)
+		job_go_on_storing(j);
+	return err;
+}
+
 static int move(struct jobdir *d, const struct move *m, uint64_t *ret_sync)
 {
 	enum name_class was = m->node->what.class;
 	char *name = tree_reserve(m->to_dir, m->name);
 	struct job *dropped = NULL, *waiting;
-	int err = name ? keep_move(d, m) : -ENOMEM;
+	int err = name ? keep_move_alone(d, m) : -ENOMEM;
 
 	if (err) {
 		free(name);
