@@ -409,19 +409,18 @@ static void rename__request_to_inert__its_content_alone_after_a_restart(void **s
 	assert_int_equal(size_of("kept"), strlen(DE));
 }
 
-static int refuse_writes(enum disk_call call, int fd, const char *name)
-{
-	(void)fd, (void)name;
-	return call == DISK_WRITE ? -EIO : 0;
-}
-
 static pid_t here;
-static atomic_int held; /* 1: the next write of another thread waits; 2: it does */
+static atomic_bool refused; /* writes */
+static atomic_int held;     /* 1: the next write of another thread waits; 2: it does */
 
-static int hold_other_threads(enum disk_call call, int fd, const char *name)
+static int watch_writes(enum disk_call call, int fd, const char *name)
 {
 	(void)fd, (void)name;
-	if (call != DISK_WRITE || gettid() == here)
+	if (call != DISK_WRITE)
+		return 0;
+	if (refused)
+		return -EIO;
+	if (gettid() == here)
 		return 0;
 	if (held)
 		held = 2;
@@ -430,13 +429,33 @@ static int hold_other_threads(enum disk_call call, int fd, const char *name)
 	return 0;
 }
 
+static int up_watched(void **state)
+{
+	prepare(state);
+	here = gettid();
+	disk_watch = watch_writes;
+	start();
+	return 0;
+}
+
+static int down_watched(void **state)
+{
+	int err;
+
+	refused = false;
+	held = 0;
+	err = down(state);
+	disk_watch = NULL;
+	return err;
+}
+
+#define TEST_WATCHED(name) cmocka_unit_test_setup_teardown(name, up_watched, down_watched)
+
 /* What comes late would land in the file that it is by then. */
 static void rename__to_inert_while_the_end_is_stored__ebusy_and_then_taken(void **state)
 {
 	(void)state;
-	here = gettid();
 	held = 1;
-	disk_watch = hold_other_threads;
 	assert_int_equal(echo(&alice, "a.json", DE), 0);
 	for (int ms = 0; held != 2 && ms < 10000; ms++)
 		usleep(1000);
@@ -446,7 +465,6 @@ static void rename__to_inert_while_the_end_is_stored__ebusy_and_then_taken(void 
 	assert_int_equal(rename_as(&alice, "a.json", "b.json"), 0); /* and it goes with its run */
 	held = 0;
 	check_out("b.out", "de\n");
-	disk_watch = NULL;
 	assert_int_equal(rename_as(&alice, "b.json", "kept"), 0);
 	restart();
 	assert_int_equal(size_of("kept"), strlen(DE));
@@ -458,9 +476,9 @@ static void rename__not_kept_by_the_disk__its_run_goes_on(void **state)
 	fake_hold();
 	assert_int_equal(echo(&alice, "a.json", DE), 0);
 	fake_await_held();
-	disk_watch = refuse_writes;
+	refused = true;
 	assert_int_equal(rename_as(&alice, "a.json", "kept"), -EIO);
-	disk_watch = NULL;
+	refused = false;
 	fake_let_go();
 	check_out("a.out", "de\n");
 	restart();
@@ -541,8 +559,8 @@ int main(void)
 		TEST_FULL(full_disk__running_job__fails_and_the_next_works),
 		TEST(forget_file__output_not_fetched__estale_and_nothing_of_the_next_run),
 		TEST(rename__request_to_inert__its_content_alone_after_a_restart),
-		TEST(rename__to_inert_while_the_end_is_stored__ebusy_and_then_taken),
-		TEST(rename__not_kept_by_the_disk__its_run_goes_on),
+		TEST_WATCHED(rename__to_inert_while_the_end_is_stored__ebusy_and_then_taken),
+		TEST_WATCHED(rename__not_kept_by_the_disk__its_run_goes_on),
 		TEST(tidy__results__count_and_still_do_after_a_restart),
 		TEST(tidy__past_keep_ns__removes_the_request),
 		TEST(create__past_the_users_share__is_edquot_also_after_a_restart),
