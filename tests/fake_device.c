@@ -461,6 +461,15 @@ static void compute_llm(const struct outbuf *b)
 	l[n >= fake.stop_len ? FAKE_END : 'a' + (int)(n % 26)] = 1;
 }
 
+static struct seq *applied; /* the last one */
+
+static void commit_kv(const struct outbuf *b)
+{
+	*(int32_t *)b->host[0] = (int32_t)b->past;
+	if (fake.short_commit && applied)
+		applied->len--;
+}
+
 static void compute(const struct outbuf *b)
 {
 	const struct model_info *info = b->model->info;
@@ -469,7 +478,7 @@ static void compute(const struct outbuf *b)
 	if (strcmp(info->name, "prefill") == 0 || strcmp(info->name, "decode") == 0)
 		compute_llm(b);
 	else if (strcmp(info->name, "kv_update") == 0)
-		*(int32_t *)b->host[0] = (int32_t)b->past;
+		commit_kv(b);
 	else if (info->outputs[0].dtype == DTYPE_FLOAT32)
 		for (size_t i = 0; i < bytes / 4; i++)
 			((float *)b->host[0])[i] = 2 * ((const float *)b->in->host[0])[i];
@@ -593,6 +602,7 @@ static bool kv_apply(struct kvman *k, const struct kv_seq_info *info)
 
 	if (called("kv_apply") || !s)
 		return false;
+	applied = s;
 	s->len += info->n_tokens - fake.short_apply;
 	return !fake.refused_apply;
 }

@@ -28,7 +28,9 @@ struct fake_device {
 	_Atomic uint32_t stop_len;
 	_Atomic unsigned kv_capacity;
 	_Atomic bool silent_allocate, silent_free, silent_remove; /* the void call does nothing */
-	_Atomic bool short_apply;   /* the sequence grows by one token less */
+	_Atomic bool short_apply; /* the sequence grows by one token less */
+	_Atomic bool
+		short_commit; /* kv_update loses a token of the sequence that was applied last */
 	_Atomic bool refused_apply; /* it grows, and the answer is no */
 	_Atomic enum device_run status;
 	_Atomic bool poison; /* the first element of an output is `poison_bits` */

@@ -135,6 +135,18 @@ static void feed__apply_refused_or_half_done__not_submitted(void **state)
 	assert_int_equal(feed(2).stage, INFER_DONE);
 }
 
+static void feed__commit_loses_a_token__found_out_and_cut(void **state)
+{
+	(void)state;
+	assert_int_equal(feed(3).stage, INFER_DONE);
+	fake.short_commit = true;
+	assert_int_equal(feed(2).code, NPU_NOT_EXPECTED);
+	check_lengths(3);
+	fake.short_commit = false;
+	assert_int_equal(feed(2).stage, INFER_DONE);
+	check_lengths(5);
+}
+
 static void feed__output_refused__rolled_back(void **state)
 {
 	(void)state;
@@ -370,6 +382,7 @@ int main(void)
 		TEST(feed__prefill_then_decode__logits_and_lengths),
 		TEST(feed__any_step_fails__rolled_back_to_the_committed_length),
 		TEST(feed__apply_refused_or_half_done__not_submitted),
+		TEST(feed__commit_loses_a_token__found_out_and_cut),
 		TEST(feed__output_refused__rolled_back),
 		TEST(feed__context_full__out_of_range),
 		TEST(feed__truncate_fails_silently__sequence_is_lost_and_freed),
