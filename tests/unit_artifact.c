@@ -606,6 +606,23 @@ static void store_trust__twice_and_wrong_keys__one_file(void **state)
 		-ENOENT);
 }
 
+static void store_trust__half_a_key_from_a_crash__whole_again(void **state)
+{
+	struct fixture *x = *state;
+	struct fault f = FAULT_NONE;
+	char id[KEY_ID_SIZE] = "", name[64];
+	struct artifact *a;
+
+	snprintf(name, sizeof name, "store/trust/%s.pem", x->signer);
+	assert_int_equal(truncate(work_path(&x->w, name), 0), 0);
+	assert_int_equal(chmod(work_path(&x->w, name), 0600), 0);
+	assert_int_not_equal(artifact_verify(x->store, "mlp", &a, &f), 0);
+	assert_int_equal(store_trust(x->store, work_path(&x->w, "signer.pub.pem"), id, &f), 0);
+	assert_int_equal(work_mode(&x->w, name), 0644);
+	assert_int_equal(artifact_verify(x->store, "mlp", &a, &f), 0);
+	artifact_free(a);
+}
+
 /* Nothing is left where the artifact would be, nor beside it. */
 static void expect_nothing_made(struct fixture *x, const char *name)
 {
@@ -807,6 +824,7 @@ int main(void)
 		TEST(store_init__new_and_existing__modes_never_loosened),
 		TEST(store_init__link_or_file_in_the_way__refused),
 		TEST(store_trust__twice_and_wrong_keys__one_file),
+		TEST(store_trust__half_a_key_from_a_crash__whole_again),
 		TEST(artifact_import_package__golden_of_wrong_size__nothing_made),
 		TEST(artifact_import_package__missing_parts__nothing_made),
 		TEST(artifact_import_package__no_calbin__nothing_made),

@@ -72,6 +72,8 @@ static int open_keys(const char *store, const struct key_folder *k, int *ret_fd,
 	return err ? artifact_refuse_missing(&to, err, k->what, MAKE_STORE) : 0;
 }
 
+/* Replaced, not made: a half of one, left by a crash, would have all keys of the folder refused, and so
+ * would one that the daemon reads while it is written. */
 static int write_public_key(int folder, const struct key *k, const char *what, struct fault *f)
 {
 	AUTO_BUF struct buf pem = BUF_INIT;
@@ -81,8 +83,8 @@ static int write_public_key(int folder, const struct key *k, const char *what, s
 	key_id(k, id);
 	snprintf(name, sizeof name, "%s.pem", id);
 	if (!err)
-		err = files_write(folder, name, 0644, pem.data, pem.len);
-	return err && err != -EEXIST ? cannot_make(f, err, what) : 0;
+		err = files_replace(folder, name, 0644, pem.data, pem.len);
+	return err ? cannot_make(f, err, what) : 0;
 }
 
 static int add_key(const char *store, const struct key_folder *to, const char *key_path,
