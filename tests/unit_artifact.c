@@ -770,6 +770,21 @@ static void artifact_sign__wrong_key_files__refused(void **state)
 
 /* Signing again leaves nothing but the one signature, also after a crash had left an unfinished
  * one. */
+static void artifact_sign__after_a_crash__signed(void **state)
+{
+	struct fixture *x = *state;
+	struct fault f = FAULT_NONE;
+	struct artifact *a;
+
+	work_write_text(&x->w, "store/" ALIAS "/.manifest.sig.new", "npufs-sign");
+	assert_int_equal(artifact_verify(x->store, "mlp", &a, &f), -EEXIST);
+	assert_int_equal(artifact_sign(in_store(x, ALIAS), work_path(&x->w, "signer.pem"), &f,
+				 NULL),
+		0);
+	assert_int_equal(artifact_verify(x->store, "mlp", &a, &f), 0);
+	artifact_free(a);
+}
+
 static void artifact_sign__again__replaced(void **state)
 {
 	struct fixture *x = *state;
@@ -834,6 +849,7 @@ int main(void)
 		TEST(artifact_import_package__package_others_can_write__taken),
 		TEST(artifact_sign__damaged_artifact__not_signed),
 		TEST(artifact_sign__wrong_key_files__refused),
+		TEST(artifact_sign__after_a_crash__signed),
 		TEST(artifact_sign__again__replaced),
 	};
 

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "core/artifact/artifact_build.h"
 #include "core/artifact/keyring.h"
@@ -238,8 +239,11 @@ static int load_manifest(int dir, struct buf *text, const struct findings *to)
 static int write_signature(int dir, const struct key *k, const struct findings *to)
 {
 	AUTO_BUF struct buf text = BUF_INIT, sig = BUF_INIT;
-	int err = load_manifest(dir, &text, to);
+	int err;
 
+	/* A crash may have left it; then it would be a file that the manifest does not list. */
+	unlinkat(dir, "." SIGNATURE_FILE ".new", 0);
+	err = load_manifest(dir, &text, to);
 	if (err)
 		return err;
 	err = artifact_make_signature(k, &text, &sig);
