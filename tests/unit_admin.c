@@ -1,6 +1,8 @@
 /* npufs-admin's commands, called as its main() does. */
 #include "core/admin/admin.h"
 
+#include <errno.h>
+
 #include "artifact_files.h"
 
 #include "core/artifact/artifact.h"
@@ -36,17 +38,15 @@ static int tear_down(void **state)
 
 #define ARGS_MAX 8
 
-/* Words separated by blanks; "@name" is a path below the test's folder. */
-static int run(struct fixture *x, const char *line)
+/* Words separated by blanks; "@name" is a path below the test's folder. Closes `out`. */
+static int run_to(struct fixture *x, const char *line, FILE *out)
 {
 	char copy[256], *argv[ARGS_MAX + 2] = { (char *)"npufs-admin" }, *rest = copy;
-	size_t out_size, err_size;
 	int argc = 1, code;
-	FILE *out, *err;
+	size_t err_size;
+	FILE *err;
 
-	free(x->out);
 	free(x->err);
-	out = open_memstream(&x->out, &out_size);
 	err = open_memstream(&x->err, &err_size);
 	snprintf(copy, sizeof copy, "%s", line);
 	for (char *word; (word = strsep(&rest, " ")) && argc <= ARGS_MAX; argc++)
@@ -55,6 +55,14 @@ static int run(struct fixture *x, const char *line)
 	fclose(out);
 	fclose(err);
 	return code;
+}
+
+static int run(struct fixture *x, const char *line)
+{
+	size_t size;
+
+	free(x->out);
+	return run_to(x, line, open_memstream(&x->out, &size));
 }
 
 static void expect(struct fixture *x, const char *line, int code, const char *out, const char *err)
@@ -270,6 +278,12 @@ static void approve__any_folder__shown_signed_and_written_back(void **state)
 	expect(x, "approve @mnt ../../secret --key @key.pem", ADMIN_FAILED, "", "32 hex digits");
 	expect(x, "approve @mnt 00000000000000000000000000000004 --key @key.pem", ADMIN_FAILED, "",
 		"cannot read the operation");
+	assert_int_equal(run_to(x, APPROVE " --key @key.pem", fopen("/dev/full", "w")),
+		ADMIN_FAILED);
+	assert_non_null(strstr(x->err, "could not be shown, so it was not signed"));
+	work_read(&x->w, node, &line);
+	assert_string_equal(buf_text(&line), buf_text(&text));
+	buf_reset(&line);
 	expect(x, APPROVE " --key @key.pem", ADMIN_OK, buf_text(&text), "");
 	work_read(&x->w, node, &line);
 	assert_true(signature_get(APPROVAL_WORD, line.data, line.len, &sig));
@@ -282,6 +296,27 @@ static void approve__any_folder__shown_signed_and_written_back(void **state)
 		text.len);
 	expect(x, "approve @mnt 00000000000000000000000000000004 --key @key.pem", ADMIN_FAILED, "",
 		"the text of another operation");
+}
+
+/* --- output ----------------------------------------------------------------------------------- */
+
+/* The second write is refused, all others are taken. */
+static ssize_t refuse_second(void *count, const char *bytes, size_t n)
+{
+	(void)bytes;
+	errno = ENOSPC;
+	return ++*(int *)count == 2 ? 0 : (ssize_t)n;
+}
+
+static void admin__output_with_a_gap__code_1(void **state)
+{
+	char buffer[256];
+	int count = 0;
+	FILE *out = fopencookie(&count, "w", (cookie_io_functions_t){ .write = refuse_second });
+
+	setvbuf(out, buffer, _IOFBF, sizeof buffer);
+	assert_int_equal(run_to(*state, "--help", out), ADMIN_FAILED);
+	assert_non_null(strstr(((struct fixture *)*state)->err, "cannot write the output"));
 }
 
 /* --- usage ------------------------------------------------------------------------------------ */
@@ -411,6 +446,7 @@ int main(void)
 		TEST(audit__shown_and_verified),
 		TEST(audit_verify__broken__file_line_and_byte),
 		TEST(approve__any_folder__shown_signed_and_written_back),
+		TEST(admin__output_with_a_gap__code_1),
 		TEST(admin__wrong_usage__code_2_and_nearest_name),
 		TEST(admin__help__every_command_has_it),
 		TEST(matrix__arguments_and_options__taken_or_named),

@@ -38,6 +38,11 @@ static void jobs__list_and_get__as_the_folder_left_them(void **state)
 	assert_int_equal(echo(&alice, "a.json", DE), 0);
 	check_out("a.out", "de\n");
 	assert_int_equal(echo(&bob, "note", "hello"), 0);
+	assert_int_equal(echo(&bob,
+				 "\xc2\x9b"
+				 "31mred\xe2\x80\xa8",
+				 "hi"),
+		0); /* a terminal's */
 	assert_int_equal(jobdir_rename(d, &alice, ROOT, "a.json", a.ref.id, "b.json", false,
 				 &synced),
 		0);
@@ -46,6 +51,7 @@ static void jobs__list_and_get__as_the_folder_left_them(void **state)
 	assert_non_null(strstr(text, " - folder 1000 0 sub\n"));
 	assert_non_null(strstr(text, " done 1000 35 sub/b.json\n"));
 	assert_non_null(strstr(text, " - file 1001 5 note\n"));
+	assert_non_null(strstr(text, " - file 1001 2 ?31mred?\n"));
 	file_of("sub/b.json", id);
 	assert_int_equal(admin("get", id, "out"), ADMIN_OK);
 	assert_string_equal(text, "de\n");

@@ -606,6 +606,23 @@ static void store_trust__twice_and_wrong_keys__one_file(void **state)
 		-ENOENT);
 }
 
+static void store_trust__half_a_key_from_a_crash__whole_again(void **state)
+{
+	struct fixture *x = *state;
+	struct fault f = FAULT_NONE;
+	char id[KEY_ID_SIZE] = "", name[64];
+	struct artifact *a;
+
+	snprintf(name, sizeof name, "store/trust/%s.pem", x->signer);
+	assert_int_equal(truncate(work_path(&x->w, name), 0), 0);
+	assert_int_equal(chmod(work_path(&x->w, name), 0600), 0);
+	assert_int_not_equal(artifact_verify(x->store, "mlp", &a, &f), 0);
+	assert_int_equal(store_trust(x->store, work_path(&x->w, "signer.pub.pem"), id, &f), 0);
+	assert_int_equal(work_mode(&x->w, name), 0644);
+	assert_int_equal(artifact_verify(x->store, "mlp", &a, &f), 0);
+	artifact_free(a);
+}
+
 /* Nothing is left where the artifact would be, nor beside it. */
 static void expect_nothing_made(struct fixture *x, const char *name)
 {
@@ -753,6 +770,21 @@ static void artifact_sign__wrong_key_files__refused(void **state)
 
 /* Signing again leaves nothing but the one signature, also after a crash had left an unfinished
  * one. */
+static void artifact_sign__after_a_crash__signed(void **state)
+{
+	struct fixture *x = *state;
+	struct fault f = FAULT_NONE;
+	struct artifact *a;
+
+	work_write_text(&x->w, "store/" ALIAS "/.manifest.sig.new", "npufs-sign");
+	assert_int_equal(artifact_verify(x->store, "mlp", &a, &f), -EEXIST);
+	assert_int_equal(artifact_sign(in_store(x, ALIAS), work_path(&x->w, "signer.pem"), &f,
+				 NULL),
+		0);
+	assert_int_equal(artifact_verify(x->store, "mlp", &a, &f), 0);
+	artifact_free(a);
+}
+
 static void artifact_sign__again__replaced(void **state)
 {
 	struct fixture *x = *state;
@@ -807,6 +839,7 @@ int main(void)
 		TEST(store_init__new_and_existing__modes_never_loosened),
 		TEST(store_init__link_or_file_in_the_way__refused),
 		TEST(store_trust__twice_and_wrong_keys__one_file),
+		TEST(store_trust__half_a_key_from_a_crash__whole_again),
 		TEST(artifact_import_package__golden_of_wrong_size__nothing_made),
 		TEST(artifact_import_package__missing_parts__nothing_made),
 		TEST(artifact_import_package__no_calbin__nothing_made),
@@ -816,6 +849,7 @@ int main(void)
 		TEST(artifact_import_package__package_others_can_write__taken),
 		TEST(artifact_sign__damaged_artifact__not_signed),
 		TEST(artifact_sign__wrong_key_files__refused),
+		TEST(artifact_sign__after_a_crash__signed),
 		TEST(artifact_sign__again__replaced),
 	};
 

@@ -199,6 +199,7 @@ static void pass__any_line__its_id_is_kept(void **state)
 		"{\"custom_id\":\"a\",\"body\":3}", "{\"custom_id\":5}" };
 	struct batch_ids ids;
 	struct batch_entry e;
+	bool openai = false;
 	struct fault f;
 
 	(void)state;
@@ -208,7 +209,7 @@ static void pass__any_line__its_id_is_kept(void **state)
 			.text = lines[i],
 			.len = strlen(lines[i]) };
 
-		assert_int_equal(batch_pass(&line, &ids), 0);
+		assert_int_equal(batch_pass(&line, &ids, &openai), 0);
 	}
 	assert_int_equal(parse("{\"custom_id\":\"a\",\"prompt\":\"x\"}", NULL, &ids, 9, &e, &f),
 		-EINVAL);

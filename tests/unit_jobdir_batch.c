@@ -133,6 +133,20 @@ static void crash__at_every_line__failed_after_bounded_recoveries(void **state)
 	assert_int_equal(health.recoveries, ENGINE_MAX_RECOVERIES + 1);
 }
 
+/* Its answer does not fit into batch_size=: it would be tried again and again. */
+static void crash__the_answer_cannot_be_kept__failed_after_one_recovery(void **state)
+{
+	prepare(state);
+	config.batch_bytes = 16;
+	start();
+	fake_fail("wait", 0, NPU_DEVICE_CRASH);
+	assert_int_equal(echo(&alice, "a.jsonl", LINE("1", "a")), 0);
+	assert_int_equal(await_end("a.out"), JOB_FAILED);
+	for (int ms = 0; health_state(&health) != HEALTH_READY && ms < 20000; ms++)
+		usleep(1000); /* it is answered first */
+	assert_int_equal(health.recoveries, 1);
+}
+
 /* A single job that was on the device fails, as ever; the batch does not. */
 static void crash__a_batch_and_a_single_job__only_the_batch_goes_on(void **state)
 {
@@ -214,6 +228,8 @@ int main(void)
 		TEST(crash__in_the_middle__that_line_alone_and_the_batch_goes_on),
 		TEST(crash__now_and_then__batch_goes_on),
 		TEST(crash__at_every_line__failed_after_bounded_recoveries),
+		cmocka_unit_test_teardown(
+			crash__the_answer_cannot_be_kept__failed_after_one_recovery, down),
 		TEST(crash__a_batch_and_a_single_job__only_the_batch_goes_on),
 		TEST(kv__free_fails_silently__room_comes_back),
 		TEST(kv__room_for_one__two_batches_in_turn),

@@ -209,6 +209,43 @@ static void parallel__nothing_failed__evidence_for_this_device_and_artifact(void
 	assert_string_equal(why.field, "firmware");
 }
 
+static void rename_model(const char *from, const char *to)
+{
+	char a[256], b[256];
+
+	snprintf(a, sizeof a, "%s/models/%s", store, from);
+	snprintf(b, sizeof b, "%s/models/%s", store, to);
+	assert_int_equal(rename(a, b), 0);
+}
+
+/* The longest aliases there can be. */
+static void parallel__aliases_alike_but_for_their_end__evidence_for_each(void **state)
+{
+	static const char *const models[] = { "dates", "xor" };
+	struct device_info info = { "0.7.6", "sim-1", "sim-1", "npufs software device" };
+	char alias[2][ALIAS_MAX + 1];
+	struct fault why = FAULT_NONE;
+
+	(void)state;
+	config.evidence = "test";
+	for (int i = 0; i < 2; i++) {
+		AUTO_FREE char *text = NULL;
+		int failed;
+
+		memset(alias[i], 'a', ALIAS_MAX);
+		alias[i][ALIAS_MAX - 1] = (char)('0' + i);
+		alias[i][ALIAS_MAX] = '\0';
+		rename_model(models[i], alias[i]);
+		config.model = alias[i];
+		text = run(&failed);
+		assert_int_equal(count(text, "# evidence recorded"), 1);
+	}
+	for (int i = 0; i < 2; i++)
+		rename_model(alias[i], models[i]);
+	assert_int_equal(check_evidence("dates", &info, &why), 0);
+	assert_int_equal(check_evidence("xor", &info, &why), 0);
+}
+
 static void parallel__faults_planted__nothing_is_recorded(void **state)
 {
 	struct fault f = FAULT_NONE;
@@ -308,6 +345,8 @@ int main(void)
 		cmocka_unit_test_setup(clean__what_is_skipped__says_why, up),
 		cmocka_unit_test_setup(
 			parallel__nothing_failed__evidence_for_this_device_and_artifact, up),
+		cmocka_unit_test_setup(parallel__aliases_alike_but_for_their_end__evidence_for_each,
+			up),
 		cmocka_unit_test_setup(parallel__faults_planted__nothing_is_recorded, up),
 		cmocka_unit_test_setup(plants__each__exactly_the_right_cases_fail, up),
 		cmocka_unit_test_setup(plants__crosstalk_of_two_engines__seen, up),

@@ -111,6 +111,10 @@ static void request_from_json__launches_and_models__not_mixed(void **state)
 	refused(B("{\"prompt\":\"x\",\"repeat\":2}"), -EINVAL, "repeat", "callables");
 	refused(B("{\"callable\":\"a\",\"prompt\":\"x\"}"), -EINVAL, "callable", "both given");
 	refused(B("{\"callable\":\"a\",\"model\":\"m\"}"), -EINVAL, "model", "without a model");
+	refused(B("{\"callable\":\"a\",\"model_alias\":\"m\"}"), -EINVAL, "model_alias",
+		"without a model");
+	refused(B("{\"model\":null,\"graph\":[{\"callable\":1}],\"model_alias\":\"m\"}"), -EINVAL,
+		"model_alias", "without a model");
 	refused(B("{\"callable\":\"a\",\"session\":\"s\"}"), -EINVAL, "session", "no sessions");
 	refused(B("{\"callable\":\"a\",\"output\":\"text\"}"), -EINVAL, "output", "no form");
 	refused(B("{\"inputs\":[" X "],\"outputs\":[{\"name\":\"y\",\"shape\":[1]}]}"), -EINVAL,

@@ -4,6 +4,8 @@
 
 #include <ctype.h>
 
+#include "core/engine/textout.h"
+
 static struct job *ended(const char *json)
 {
 	struct job *j = submit(json);
@@ -98,6 +100,17 @@ static void run__openai_body__text_completion(void **state)
 	assert_in_range(number(doc, "created"), now, now + 60);
 	check_usage(doc, 3, 3);
 	json_free(doc);
+}
+
+/* Of a model whose tokens are bytes a NUL is text as well. */
+static void run__nul_in_the_text__does_not_end_the_documents_text(void **state)
+{
+	(void)state;
+	start(&fake_ops);
+	json_free(completion("{\"prompt\":[97,0,98],\"max_tokens\":1,\"echo\":true}",
+		"a" TEXTOUT_REPLACEMENT "bd", "length"));
+	check_bytes("{\"tokens\":[97,0,98],\"max_new_tokens\":1,\"echo\":true,\"output\":\"text\"}",
+		"a\0bd\n", 5);
 }
 
 static void run__openai_echo_and_stop__counted_and_told(void **state)
@@ -262,6 +275,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(run__openai_body__text_completion),
 		TEST(run__openai_echo_and_stop__counted_and_told),
+		TEST(run__nul_in_the_text__does_not_end_the_documents_text),
 		TEST(run__openai_without_id__each_its_own),
 		TEST(run__openai_fields_with_output_text__text),
 		TEST(run__tensor_document__the_outputs_asked_for),

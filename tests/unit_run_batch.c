@@ -286,6 +286,16 @@ static void run__openai_lines__their_form_also_for_errors(void **state)
 	assert_non_null(strstr(last, "\"custom_id\":null,\"response\":null,\"error\":{\"code\":"));
 }
 
+static void run__resumed_behind_an_openai_line__the_same_form(void **state)
+{
+	(void)state;
+	start_after("{\"custom_id\":\"a\",\"body\":{\"prompt\":\"a\",\"max_tokens\":1}}\nbroken\n",
+		1, 0);
+	assert_int_equal(run(), STEP_ENDED);
+	check_counts(2, 1, 1);
+	assert_memory_equal(r.answers.data, "{\"id\":\"batch_req_", 17);
+}
+
 static void run__nothing_but_blanks__ended_without_answers(void **state)
 {
 	(void)state;
@@ -717,6 +727,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(run__good_and_bad_lines__answered_in_order),
 		TEST(run__openai_lines__their_form_also_for_errors),
+		TEST(run__resumed_behind_an_openai_line__the_same_form),
 		TEST(run__nothing_but_blanks__ended_without_answers),
 		TEST(run__total__known_before_the_first_answer),
 		TEST(finish__sums_of_the_lines__and_no_document),

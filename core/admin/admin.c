@@ -334,7 +334,8 @@ int admin_main(int argc, char **argv, FILE *out, FILE *err)
 {
 	int code = dispatch(argc > 0 ? argc - 1 : 0, argv + 1, out, err);
 
-	if (fflush(out) != 0 && code == ADMIN_OK) {
+	/* What was cut short before has left nothing to flush. */
+	if ((fflush(out) != 0 || ferror(out)) && code == ADMIN_OK) {
 		fprintf(err, NAME ": cannot write the output\n");
 		return ADMIN_FAILED;
 	}

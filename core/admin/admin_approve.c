@@ -55,6 +55,15 @@ static int check_text(const struct buf *text, const char *id, size_t *ret_signed
 		     : 0;
 }
 
+static int show(const struct buf *text, FILE *out, struct fault *f)
+{
+	fputs(buf_text(text), out);
+	return fflush(out) != 0 || ferror(out)
+		? fault_set(f, -EIO, "see that the output can be written, then try again",
+			  "the operation could not be shown, so it was not signed")
+		: 0;
+}
+
 /* In one write: it is the node's whole command. What it did is the result of that, or of closing. */
 static int write_line(const char *path, const struct buf *line, struct fault *f)
 {
@@ -85,8 +94,9 @@ static int approve(const struct admin_call *c, const struct key *k, struct fault
 		err = check_text(&text, c->args[1], &n, f);
 	if (err)
 		return err;
-	fputs(buf_text(&text), c->out);
-	fflush(c->out);
+	err = show(&text, c->out, f);
+	if (err)
+		return err;
 	err = signature_put(APPROVAL_WORD, k, text.data, n, &line);
 	return err ? fault_set(f, err, "try again", "cannot sign: %s", strerror(-err))
 		   : write_line(path, &line, f);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/base/mem.h"
+#include "core/job/jobname.h"
 #include "core/spool/spool.h"
 
 #define CHUNK (64 << 10)
@@ -65,6 +66,15 @@ static int compare_folders(const void *key, const void *row)
 	return *id < f->id ? -1 : *id > f->id;
 }
 
+/* Whoever may write to jobs/ has chosen it: it must not command the terminal. */
+static void put_name(const struct listing *l, const char *name, const char *end)
+{
+	char clean[JOBNAME_MAX + 1];
+
+	fault_clean(clean, sizeof clean, name);
+	fprintf(l->out, "%s%s", clean, end);
+}
+
 /* A folder that is in itself, which only damage makes, ends at the depth of any path. */
 static void put_path(const struct listing *l, uint64_t id, unsigned depth)
 {
@@ -74,7 +84,7 @@ static void put_path(const struct listing *l, uint64_t id, unsigned depth)
 	if (!f || depth == 64)
 		return;
 	put_path(l, f->parent, depth + 1);
-	fprintf(l->out, "%s/", f->name);
+	put_name(l, f->name, "/");
 }
 
 static const char *state_of(const struct spool_entry *e)
@@ -102,7 +112,7 @@ static int list_entry(void *context, const struct spool_entry *e)
 	fprintf(l->out, "%s %u %" PRIu64 " ", state_of(e), e->node.uid,
 		run ? (uint64_t)e->run.view.request_size : e->size);
 	put_path(l, e->node.folder, 0);
-	fprintf(l->out, "%s\n", e->node.name);
+	put_name(l, e->node.name, "\n");
 	return 0;
 }
 

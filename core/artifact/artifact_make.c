@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "core/artifact/artifact_build.h"
 #include "core/artifact/keyring.h"
@@ -72,6 +73,8 @@ static int open_keys(const char *store, const struct key_folder *k, int *ret_fd,
 	return err ? artifact_refuse_missing(&to, err, k->what, MAKE_STORE) : 0;
 }
 
+/* Replaced, not made: a half of one, left by a crash, would have all keys of the folder refused, and so
+ * would one that the daemon reads while it is written. */
 static int write_public_key(int folder, const struct key *k, const char *what, struct fault *f)
 {
 	AUTO_BUF struct buf pem = BUF_INIT;
@@ -81,8 +84,8 @@ static int write_public_key(int folder, const struct key *k, const char *what, s
 	key_id(k, id);
 	snprintf(name, sizeof name, "%s.pem", id);
 	if (!err)
-		err = files_write(folder, name, 0644, pem.data, pem.len);
-	return err && err != -EEXIST ? cannot_make(f, err, what) : 0;
+		err = files_replace(folder, name, 0644, pem.data, pem.len);
+	return err ? cannot_make(f, err, what) : 0;
 }
 
 static int add_key(const char *store, const struct key_folder *to, const char *key_path,
@@ -236,8 +239,11 @@ static int load_manifest(int dir, struct buf *text, const struct findings *to)
 static int write_signature(int dir, const struct key *k, const struct findings *to)
 {
 	AUTO_BUF struct buf text = BUF_INIT, sig = BUF_INIT;
-	int err = load_manifest(dir, &text, to);
+	int err;
 
+	/* A crash may have left it; then it would be a file that the manifest does not list. */
+	unlinkat(dir, "." SIGNATURE_FILE ".new", 0);
+	err = load_manifest(dir, &text, to);
 	if (err)
 		return err;
 	err = artifact_make_signature(k, &text, &sig);

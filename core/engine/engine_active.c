@@ -105,8 +105,9 @@ static bool is_launch(const struct engine *e, const struct job *j)
 }
 
 /* The table of errors says how far a failure reaches: beyond its job, the generation is opened
- * anew. */
-static void fail_job(struct engine *e, struct job *j, const struct fault *why)
+ * anew. `ends`: a batch does not go on, for it would come to the same line again, and to the same
+ * failure. */
+static void fail_job(struct engine *e, struct job *j, const struct fault *why, bool ends)
 {
 	struct fault others = FAULT_NONE;
 	bool further, launches;
@@ -117,7 +118,7 @@ static void fail_job(struct engine *e, struct job *j, const struct fault *why)
 	}
 	further = npu_error_reaches_further(why->device);
 	launches = is_launch(e, j);
-	if (!further || !queue_again(e, j))
+	if (!further || ends || !queue_again(e, j))
 		engine_end(e, j, JOB_FAILED, NULL, why);
 	if (further) {
 		fault_set(&others, -EIO, "send it again",
@@ -256,7 +257,7 @@ void engine_begin(struct engine *e, struct job *j)
 		job_set_model(j, e->model.alias, e->model.sha256);
 	if (begin(e, j, &run, &f)) {
 		let_go(e, j);
-		fail_job(e, j, &f);
+		fail_job(e, j, &f, false);
 		return;
 	}
 	e->active[e->n_active++] =
@@ -339,7 +340,7 @@ static enum step step_one(struct engine *e, struct active *a, struct step_fault 
 		return STEP_FAILED;
 	}
 	if (s == STEP_FAILED) { /* a batch may have answered its line by that failure */
-		append(e, a->job, &piece);
+		a->unanswered = append(e, a->job, &piece) != 0;
 		return s;
 	}
 	health_note_progress(e->health);
@@ -393,6 +394,7 @@ static bool step_job(struct engine *e, size_t i)
 {
 	struct step_fault f = { .fault = FAULT_NONE };
 	struct job *j = e->active[i].job;
+	bool unanswered;
 
 	if (job_ended(j)) {
 		leave(e, i);
@@ -410,8 +412,9 @@ static bool step_job(struct engine *e, size_t i)
 	case STEP_FAILED:
 		if (try_again(e, &e->active[i], &f))
 			return true;
+		unanswered = e->active[i].unanswered;
 		leave(e, i);
-		fail_job(e, j, &f.fault);
+		fail_job(e, j, &f.fault, unanswered);
 		return false;
 	}
 	return true;

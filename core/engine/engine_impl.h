@@ -43,6 +43,7 @@ struct active {
 	struct run *run;
 	unsigned tries;      /* of its next step */
 	uint64_t lines_done; /* of a batch, when it was looked at last */
+	bool unanswered;     /* the answer to its line that failed could not be kept */
 	/* of a step whose feed was in flight with another's, until its turn comes */
 	bool fed;
 	struct infer_result got;

@@ -16,7 +16,7 @@
 
 #define EVIDENCE_FOLDER   "evidence"
 #define EVIDENCE_SCHEMA   "npufs-evidence-1"
-#define EVIDENCE_NAME_MAX 64
+#define EVIDENCE_NAME_MAX 80 /* an alias fits, and what is put before it */
 
 enum evidence_order {
 	EVIDENCE_AUTO, /* P, then Q, by the runtime's choice */

@@ -169,7 +169,7 @@ static enum step pass_lines(struct run_batch *b, struct buf *piece, struct step_
 			return STEP_MORE;
 		if (got == BATCH_END)
 			break;
-		if (batch_pass(&line, &b->ids))
+		if (batch_pass(&line, &b->ids, &b->entry.openai))
 			return no_memory(f);
 		b->to_pass--;
 	}

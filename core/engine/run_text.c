@@ -314,6 +314,20 @@ static enum step finish_text(struct run_text *t, struct buf *piece)
 	return STEP_ENDED;
 }
 
+/* What JSON could write of a NUL few of its readers take, and here it would be the text's end. */
+static void keep_text(struct buf *to, const char *text, size_t n)
+{
+	const char *nul;
+
+	while (n && (nul = memchr(text, '\0', n))) {
+		buf_put(to, text, (size_t)(nul - text));
+		buf_puts(to, TEXTOUT_REPLACEMENT);
+		n -= (size_t)(nul + 1 - text);
+		text = nul + 1;
+	}
+	buf_put(to, text, n);
+}
+
 static enum step keep_piece(struct run_text *t, enum step s, const struct buf *piece, size_t before,
 	struct step_fault *f)
 {
@@ -326,7 +340,7 @@ static enum step keep_piece(struct run_text *t, enum step s, const struct buf *p
 		return STEP_FAILED;
 	}
 	if (t->base.request->output == REQUEST_JSON)
-		buf_put(&t->document_text, piece->data ? piece->data + before : "", n);
+		keep_text(&t->document_text, piece->data ? piece->data + before : "", n);
 	if (buf_error(piece) || buf_error(&t->document_text)) {
 		fault_set(&f->fault, -ENOMEM, "send it again later", "no memory for the output");
 		return STEP_FAILED;

@@ -13,8 +13,6 @@
 
 #include "core/base/utf8.h"
 
-#define REPLACEMENT "\xef\xbf\xbd"
-
 enum match { MATCH_NOT, MATCH_BEGUN, MATCH_WHOLE };
 
 void textout_init(struct textout *t, const char *const *stops)
@@ -88,7 +86,7 @@ static size_t let_out(const char *text, size_t n, bool more, struct buf *out)
 			return done;
 		if (more && utf8_unfinished_tail(text + done, n - done) == n - done)
 			return done;
-		buf_puts(out, REPLACEMENT);
+		buf_puts(out, TEXTOUT_REPLACEMENT);
 		done += broken_len(text + done, n - done);
 	}
 }

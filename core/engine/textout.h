@@ -8,6 +8,8 @@
 
 #include "core/base/buf.h"
 
+#define TEXTOUT_REPLACEMENT "\xef\xbf\xbd" /* U+FFFD, for what is no character */
+
 struct textout {
 	struct buf held;          /* not let out yet */
 	const char *const *stops; /* borrowed; NULL-ended, may be NULL */

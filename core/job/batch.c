@@ -247,14 +247,16 @@ int batch_parse(const struct batch_line *line, const char *model, struct batch_i
 	return err;
 }
 
-int batch_pass(const struct batch_line *line, struct batch_ids *ids)
+int batch_pass(const struct batch_line *line, struct batch_ids *ids, bool *openai)
 {
 	struct batch_entry e = { .number = line->number };
 	struct json_value *root = NULL;
 	int err = line->too_long ? 0 : json_parse(line->text, line->len, &root, NULL);
 
-	if (!err && root && json_type(root) == JSON_OBJECT)
+	if (!err && root && json_type(root) == JSON_OBJECT) {
+		*openai = is_openai(root);
 		err = read_id(root, ids, &e, NULL);
+	}
 	json_free(root);
 	batch_entry_done(&e);
 	return err == -ENOMEM ? err : 0;

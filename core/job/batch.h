@@ -32,8 +32,9 @@ int batch_parse(const struct batch_line *line, const char *model, struct batch_i
 	struct batch_entry *e, struct fault *f);
 void batch_entry_done(struct batch_entry *e);
 
-/* Only remember the id of a line that was answered earlier. 0 or -ENOMEM. */
-int batch_pass(const struct batch_line *line, struct batch_ids *ids);
+/* Only remember the id of a line that was answered earlier, and set the openai flag that the next line
+ * begins with. 0 or -ENOMEM. */
+int batch_pass(const struct batch_line *line, struct batch_ids *ids, bool *openai);
 
 /* Append the line's answer: `document` is the JSON text that the request gave. 0, -ENOMEM, or -EIO
  * for a document that is not JSON, with nothing appended. */

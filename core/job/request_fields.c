@@ -453,6 +453,18 @@ bool request_given(const struct request_read *r, const char *name)
 	return r->given >> (find_rule(name) - rules) & 1;
 }
 
+const struct json_value *request_member(const struct json_value *object, const char *name)
+{
+	for (const struct json_value *v = json_first(object); v; v = json_next(v)) {
+		const struct rule *rule = find_rule(json_key(v));
+
+		if (rule && json_type(v) != JSON_NULL &&
+			strcmp(rule->field ? rule->field : rule->name, name) == 0)
+			return v;
+	}
+	return NULL;
+}
+
 /* Exactly one of them says what to run; inputs are also what callables are launched on. */
 static int check_subject(struct request_read *r, const struct json_value *object)
 {

@@ -19,6 +19,8 @@ int request_read_fields(struct request_read *r, const struct json_value *object)
 
 /* A field of ours has a value. */
 bool request_given(const struct request_read *r, const char *name);
+/* The member with that value, be it under another name; NULL when none has it. */
+const struct json_value *request_member(const struct json_value *object, const char *name);
 
 /* With all fields read: the shape of the answer, and whether what is asked fits the subject. */
 int request_settle(struct request_read *r, const struct json_value *object);

@@ -53,8 +53,9 @@ void request_set_shape(struct request *r, enum answer_shape shape)
 static int misfit(const struct request_read *r, const struct json_value *object, const char *field,
 	const char *action, const char *reason)
 {
-	return fault_at(r->f, -EINVAL, field, (long)json_offset(json_member(object, field)), action,
-		"%s", reason);
+	const struct json_value *v = request_member(object, field);
+
+	return fault_at(r->f, -EINVAL, json_key(v), (long)json_offset(v), action, "%s", reason);
 }
 
 static int check_text(const struct request_read *r, const struct json_value *object)

@@ -86,12 +86,14 @@ void matrix_evidence(struct matrix *m, int arg)
 			EVIDENCE_ORDERS, ROUNDS);
 }
 
+_Static_assert(sizeof "matrix-" - 1 + ALIAS_MAX <= EVIDENCE_NAME_MAX, "a file for each alias");
+
 void matrix_record(struct matrix *m)
 {
 	struct evidence *e = &m->evidence;
 	int err;
 
-	snprintf(e->name, sizeof e->name, "matrix-%.40s", m->alias);
+	snprintf(e->name, sizeof e->name, "matrix-%s", m->alias);
 	snprintf(e->npufs, sizeof e->npufs, "%s", m->config->evidence);
 	strcpy(e->artifact, m->artifact->sha256);
 	err = evidence_write(m->config->store, e);

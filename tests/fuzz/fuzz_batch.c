@@ -129,7 +129,7 @@ static bool use_line(const struct batch_line *line, struct batch_ids *ids, bool 
 	check_answer(&e, &out);
 	openai = e.openai;
 	batch_entry_done(&e);
-	CHECK(batch_pass(line, ids) == 0);
+	CHECK(batch_pass(line, ids, &openai) == 0 && openai == e.openai);
 	return openai;
 }
 
