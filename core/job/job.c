@@ -24,6 +24,7 @@ struct job *job_new(uint32_t uid, enum job_format format, struct spool *spool, u
 	if (!j)
 		return NULL;
 	atomic_init(&j->refs, 1);
+	lock_init(&j->file_lock, RANK_JOB_FILE, "job's file");
 	lock_init(&j->lock, RANK_JOB, "job");
 	j->id = spool ? spool_next_job(spool) : atomic_fetch_add(&next_id, 1);
 	j->spool = spool;
@@ -58,6 +59,7 @@ void job_put(struct job *j)
 	free(j->request_id);
 	free(j->fault);
 	lock_done(&j->lock);
+	lock_done(&j->file_lock);
 	free(j);
 }
 

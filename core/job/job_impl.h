@@ -30,6 +30,7 @@ struct job {
 	struct queue_item item; /* by the engine's lock, as is deadline */
 	struct deadline deadline;
 
+	struct lock file_lock; /* while its file is written */
 	struct lock lock;
 	/* fixed once queued */
 	struct job_order order;

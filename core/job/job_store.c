@@ -83,14 +83,13 @@ static int write_results(struct job *j, const struct job_ending *end, struct spo
 	return err;
 }
 
-int job_store_end(struct job *j, const struct job_ending *end)
+static int store_end_locked(struct job *j, const struct job_ending *end)
 {
 	struct spool_file *file = NULL;
 	struct record_run r;
 	int err;
 
-	if (!j->spool)
-		return 0;
+	lock_assert_held(&j->file_lock);
 	err = open_file(j, &file);
 	if (err)
 		return err == -ENOENT || err == -ESTALE ? 0 : err; /* removed meanwhile */
@@ -101,6 +100,18 @@ int job_store_end(struct job *j, const struct job_ending *end)
 	if (!err && r.view.out_size > JOB_OUT_IN_MEMORY)
 		job_use_file(j, file);
 	spool_file_put(file);
+	return err;
+}
+
+int job_store_end(struct job *j, const struct job_ending *end)
+{
+	int err;
+
+	if (!j->spool)
+		return 0;
+	lock_take(&j->file_lock);
+	err = store_end_locked(j, end);
+	lock_drop(&j->file_lock);
 	return err;
 }
 
@@ -213,13 +224,15 @@ ssize_t job_read_request(struct job *j, uint64_t offset, char *ret, size_t size)
 
 int job_store_append(struct job *j, uint64_t size, const char *text, size_t len)
 {
-	struct spool_file *file;
-	int err = open_file(j, &file);
+	struct spool_file *file = NULL;
+	int err;
 
-	if (err)
-		return err;
-	err = spool_write(file, j->request_size + size, text, len);
+	lock_take(&j->file_lock);
+	err = open_file(j, &file);
+	if (!err)
+		err = spool_write(file, j->request_size + size, text, len);
 	spool_file_put(file);
+	lock_drop(&j->file_lock);
 	return err;
 }
 
@@ -334,6 +347,7 @@ void job_forget_file(struct job *j)
 		if (!j->out_is_stream)
 			fetch(j, JOB_OUT, v.out_size, &out);
 	}
+	lock_take(&j->file_lock); /* what is being written comes before, and nothing after */
 	lock_take(&j->lock);
 	j->gone = true;
 	if (v.state == JOB_DONE && v.stored) /* it is not its own any more */
@@ -343,6 +357,7 @@ void job_forget_file(struct job *j)
 	if (stream.len && !j->stream.len)
 		j->stream = take_buf(&stream);
 	lock_drop(&j->lock);
+	lock_drop(&j->file_lock);
 	spool_file_put(file);
 	buf_done(&out);
 	buf_done(&stream);
