@@ -300,7 +300,18 @@ def test_durable__close_returns__after_the_sync():
             os.write(fd, b"x")
             os.fsync(fd)
             assert syncs() > now, "fsync"
+            now = syncs()
+            os.rename(m.job("other"), m.job("other.txt"))
+            equal(syncs(), now, "the rename of what is being written")
             os.close(fd)
+            assert syncs() > now, "the close of what became a request"
+            now = syncs()
+            fd = os.open(m.job("thread.txt"), os.O_CREAT | os.O_WRONLY)
+            os.write(fd, b"x")
+            closer = threading.Thread(target=os.close, args=(fd,))
+            closer.start()
+            closer.join()
+            assert syncs() > now, "the close in another thread"
         finally:
             tracer.terminate()
             tracer.wait()
