@@ -179,6 +179,8 @@ bool job_end(struct job *j, enum job_state state, const struct job_outcome *outc
 bool job_leave(struct job *j, const struct fault *why);
 /* Another file is to be its own; only while it is being written. */
 void job_move_file(struct job *j, uint64_t file_id);
+/* It is to be another user's; only while it is being written. */
+void job_set_uid(struct job *j, uint32_t uid);
 /* Its file is gone, or is going to be another run's: nothing of it is kept there from now on. Who has
  * the job open goes on reading what it left. */
 void job_forget_file(struct job *j);
