@@ -1,7 +1,9 @@
 #include "fs/handle.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "core/base/lock.h"
 #include "core/base/mem.h"
@@ -54,11 +56,21 @@ void file_sync(struct npufs *fs, fuse_req_t req, uint64_t id)
 		fuse_reply_err(req, -err);
 }
 
+/* By the opener's process: many programs open in one thread and close in another. */
+static bool is_openers(pid_t opener, pid_t closer)
+{
+	char path[64];
+
+	snprintf(path, sizeof path, "/proc/%ld/task/%ld", (long)closer, (long)opener);
+	return closer == opener || access(path, F_OK) == 0;
+}
+
 static void file_flush(struct npufs *fs, fuse_req_t req, struct handle *h)
 {
 	struct open_file *f = (struct open_file *)h;
 	bool sync;
-	int err = jobdir_flush(fs->jobs, f->file, fuse_req_ctx(req)->pid == f->opener, &sync);
+	int err = jobdir_flush(fs->jobs, f->file, is_openers(f->opener, fuse_req_ctx(req)->pid),
+		&sync);
 
 	if (sync)
 		file_sync(fs, req, jobdir_file_id(f->file));

@@ -163,12 +163,29 @@ static void load__interrupted_writing__fails_and_says_so(void **state)
 	(void)state;
 	in_killed_daemon(write_half);
 	for (int i = 0; i < 2; i++) {
-		check_out_error("a.out", -EINTR);
+		check_out_error("a.out", -ECONNABORTED);
 		assert_true(has_line("a.status", "reason: the daemon ended while the request"));
 		assert_int_equal(size_of("a.json"), 6);
 		restart();
 	}
 	assert_int_equal(echo(&alice, "a.json", D), 0);
+	check_out("a.out", "d\n");
+}
+
+static void close_renamed(void)
+{
+	struct jobdir_file *f;
+
+	must(open_as(&alice, "tmp", O_WRONLY | O_CREAT, &f) == 0);
+	must(write_text(f, 0, D) == 0);
+	must(rename_as(&alice, "tmp", "a.json") == 0);
+	must(flush(f, true) == 0);
+}
+
+static void load__closed_after_a_rename__was_accepted(void **state)
+{
+	(void)state;
+	in_killed_daemon(close_renamed);
 	check_out("a.out", "d\n");
 }
 
@@ -550,6 +567,7 @@ int main(void)
 		TEST(load__removed_result__stays_removed),
 		TEST(load__folders__hold_what_they_held),
 		TEST(load__interrupted_writing__fails_and_says_so),
+		TEST(load__closed_after_a_rename__was_accepted),
 		TEST(load__queued_and_running__run_again_under_their_numbers),
 		TEST(load__deadline__counts_from_the_acceptance),
 		TEST(load__damaged_entry__is_shown_as_failed),

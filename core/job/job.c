@@ -510,6 +510,12 @@ void job_move_file(struct job *j, uint64_t file_id)
 	j->file_id = file_id;
 }
 
+void job_set_uid(struct job *j, uint32_t uid)
+{
+	assert(job_state(j) == JOB_WRITING);
+	j->uid = uid;
+}
+
 bool job_is_shared(struct job *j)
 {
 	return atomic_load(&j->refs) > 1;

@@ -183,6 +183,8 @@ void job_move_file(struct job *j, uint64_t file_id);
  * again, or not at all. job_go_on_storing() takes it back. */
 int job_stop_storing(struct job *j);
 void job_go_on_storing(struct job *j);
+/* It is to be another user's; only while it is being written. */
+void job_set_uid(struct job *j, uint32_t uid);
 /* Its file is gone, or is going to be another run's: nothing of it is kept there from now on. Who has
  * the job open goes on reading what it left. */
 void job_forget_file(struct job *j);

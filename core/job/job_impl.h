@@ -22,7 +22,7 @@
 
 struct job {
 	_Atomic unsigned refs;
-	uint64_t id; /* fixed, like uid, format, spool and file_id */
+	uint64_t id; /* fixed, like format, spool and, once queued, uid and file_id */
 	uint32_t uid;
 	enum job_format format;
 	struct spool *spool; /* NULL: kept in memory only */

@@ -496,6 +496,8 @@ static int change_node(struct jobdir *d, const struct cred *c, struct tree_node 
 		n->ctime = before.ctime;
 	}
 	jobdir_account(d, n, 1);
+	if (!err && n->job && job_state(n->job) == JOB_WRITING) /* who has the file has its run */
+		job_set_uid(n->job, n->owner.uid);
 	return err;
 }
 

@@ -370,7 +370,7 @@ static int confirm(struct jobdir *d, struct jobdir_file *f)
 
 	if (!n->parent || !n->job || !n->size || n->cut || n->taken)
 		return n->cut;
-	err = f->judged ? 0 : judge(d, f);
+	err = f->judged && n->verdict ? 0 : judge(d, f); /* a rename takes the verdict */
 	if (err)
 		return err;
 	err = jobdir_take(d, n, &f->order);
@@ -385,13 +385,15 @@ int jobdir_flush(struct jobdir *d, struct jobdir_file *f, bool opener, bool *ret
 	int err;
 
 	*ret_sync = false;
-	if (!f->writes || !n->verdict)
+	if (!f->writes || !name_is_request(n->what.class))
 		return 0;
-	err = verdict_fault(n->verdict)->err;
+	err = n->verdict ? verdict_fault(n->verdict)->err : 0;
 	if (err || !opener || !n->dirty)
 		return err;
-	if (verdict_unfinished(n->verdict))
+	if (n->verdict && verdict_unfinished(n->verdict))
 		return -EINVAL;
+	if (n->writers > 1) /* it was no request when they opened it: the last one confirms */
+		return 0;
 	err = confirm(d, f);
 	*ret_sync = !err && n->taken && d->limits.durable;
 	return err;

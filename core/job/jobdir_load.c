@@ -108,7 +108,8 @@ static int settle_request(struct load *l, struct tree_node *n, const struct spoo
 	}
 	if (e->size == 0)
 		return jobdir_new_run(l->d, n);
-	return fail_run(l->d, n, NULL, -EINTR,
+	/* Not EINTR: who opens its output would ask for ever. */
+	return fail_run(l->d, n, NULL, -ECONNABORTED,
 		"the daemon ended while the request was being written", "write it again");
 }
 

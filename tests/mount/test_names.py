@@ -6,7 +6,7 @@ import os
 import time
 
 from harness import (DELAY, LONG_REQUEST, REQUEST, U1, U2, Mount, as_user, equal, errno_of, need,
-                     need_root, ok, read, run, write)
+                     need_root, ok, read, run, until, write)
 
 INERT = (".hidden.json", ".a.txt.swp", "a.json~", "a.json.tmp", "4913", "sedAb12Cd", "x.npy",
          "x.bin", "noext", "a.JSON", "a.txt.bak", "#a.txt#", ".json", ".txt", "out", "a.b.c")
@@ -76,6 +76,20 @@ def test_rename__over_a_running_request__busy():
         m.put("new")
         equal(errno_of(os.rename, m.job("new"), m.job("a.json")), errno.EBUSY, "rename")
         equal(m.list()[:1] + m.list()[-1:], ["a.json", "new"], "both are there")
+
+
+def test_rename__as_its_answer_is_being_stored__busy_and_no_part_of_the_file():
+    """What a job leaves does not come after mv has made its request a plain file."""
+    with Mount(preload="slow_result.c") as m:
+        m.stop()
+        m.env["SLOW_RESULT"] = m.dir + "/slow"
+        m.start()
+        m.put("a.txt", "slow answer" + "x" * 50)
+        until(lambda: os.path.exists(m.dir + "/slow"), what="the answer is being written")
+        equal(errno_of(os.rename, m.job("a.txt"), m.job("notes")), errno.EBUSY)
+        equal(m.out("a"), "slow answer" + "x" * 50 + "\n", "the answer")
+        os.rename(m.job("a.txt"), m.job("notes"))
+        equal(read(m.job("notes")), "slow answer" + "x" * 50)
 
 
 def test_rename__reader_waits_for_the_empty_request__gets_the_result():

@@ -74,6 +74,22 @@ def test_submit_on_close__root_writes_a_users_request__still_the_users():
         equal(m.out("a"), "two\n", "output")
 
 
+def test_submit_on_close__given_away_before__the_new_owners():
+    """As `install -o` and tar do: what runs is whose file it is at its end, and so is its session."""
+    need_root()
+    with Mount() as m:
+        fd = os.open(m.job("a.json"), os.O_CREAT | os.O_WRONLY)
+        os.write(fd, b'{"prompt":"x","session":"s"}')
+        os.fchown(fd, U1, U1)
+        os.close(fd)
+        equal(m.done("a")["uid"], str(U1), "status")
+        equal(read(m.path + "/sessions/s/owner").splitlines()[0], f"uid: {U1}", "session")
+        write(m.job("b.txt"), "")
+        os.chown(m.job("b.txt"), U1, U1)
+        as_user(U1, m.put, "b.txt", "x")
+        equal(m.done("b")["uid"], str(U1), "status of what was made empty")
+
+
 def test_submit_on_close__bad_request__said_by_every_file():
     """Most programs do not look at close: .status and .err tell (K01-07)."""
     with Mount() as m:
