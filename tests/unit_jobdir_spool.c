@@ -17,8 +17,8 @@ static struct tree_node *node(const char *name)
 	return tree_find(tree_root(d->tree), name);
 }
 
-/* A daemon that ends like a killed one; `live` is what it did before. */
-static void in_killed_daemon(void (*live)(void))
+/* A daemon that ended like a killed one; `live` is what it did before. The next one is not started. */
+static void after_killed_daemon(void (*live)(void))
 {
 	int status;
 	pid_t pid;
@@ -33,6 +33,11 @@ static void in_killed_daemon(void (*live)(void))
 	}
 	assert_int_equal(waitpid(pid, &status, 0), pid);
 	assert_int_equal(status, 0);
+}
+
+static void in_killed_daemon(void (*live)(void))
+{
+	after_killed_daemon(live);
 	start();
 }
 
@@ -202,6 +207,33 @@ static void load__queued_and_running__run_again_under_their_numbers(void **state
 	assert_true(has_line("c.status", "state: done"));
 }
 
+/* They were accepted once. */
+static void load__queued__run_whatever_the_limits_are_now(void **state)
+{
+	(void)state;
+	after_killed_daemon(queue_three);
+	config.queue_limit = config.user_limit = 1;
+	config.max_active = 1;
+	limits.request_bytes = 8;
+	start();
+	check_out("a.out", "de\n");
+	check_out("b.out", "d\n");
+	check_out("c.out", "de\n");
+}
+
+static void load__queued__is_still_its_owners_and_groups(void **state)
+{
+	struct job *j;
+
+	(void)state;
+	in_killed_daemon(queue_three);
+	j = result("c.out");
+	assert_int_equal(job_uid(j), 1001);
+	assert_int_equal(job_order(j)->gid, 1001);
+	job_put(j);
+	check_out("c.out", "de\n");
+}
+
 static void queue_short_deadline(void)
 {
 	fake_hold();
@@ -209,13 +241,14 @@ static void queue_short_deadline(void)
 	fake_await_held();
 	must(echo(&alice, "b.json",
 		     "{\"prompt\":\"abc\",\"max_new_tokens\":1,\"deadline_ms\":300}") == 0);
-	usleep(400000);
 }
 
 static void load__deadline__counts_from_the_acceptance(void **state)
 {
 	(void)state;
-	in_killed_daemon(queue_short_deadline);
+	after_killed_daemon(queue_short_deadline);
+	usleep(400000);
+	start();
 	check_out("a.out", "de\n");
 	check_out_error("b.out", -ETIMEDOUT);
 	assert_true(has_line("b.status", "state: expired"));
@@ -474,6 +507,8 @@ int main(void)
 		TEST(load__folders__hold_what_they_held),
 		TEST(load__interrupted_writing__fails_and_says_so),
 		TEST(load__queued_and_running__run_again_under_their_numbers),
+		TEST(load__queued__run_whatever_the_limits_are_now),
+		TEST(load__queued__is_still_its_owners_and_groups),
 		TEST(load__deadline__counts_from_the_acceptance),
 		TEST(load__damaged_entry__is_shown_as_failed),
 		TEST(open_result__flipped_bit__is_eio),
