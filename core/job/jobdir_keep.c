@@ -75,7 +75,7 @@ int jobdir_fits(const struct jobdir *d, const struct tree_node *n, struct fault 
 {
 	if (n->size <= most_bytes(d, n))
 		return 0;
-	return fault_set(f, -EFBIG, "shorten it, or ask the operator for a larger request_size=",
+	return fault_set(f, -EFBIG, "shorten it; models/ALIAS/limits says how long it may be",
 		"the request has %llu bytes; at most %llu are taken", (unsigned long long)n->size,
 		(unsigned long long)most_bytes(d, n));
 }
