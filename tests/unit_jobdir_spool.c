@@ -212,8 +212,7 @@ static void load__queued__run_whatever_the_limits_are_now(void **state)
 {
 	(void)state;
 	after_killed_daemon(queue_three);
-	config.queue_limit = config.user_limit = 1;
-	config.max_active = 1;
+	config.queue_limit = config.user_limit = 0; /* nobody would get in */
 	limits.request_bytes = 8;
 	start();
 	check_out("a.out", "de\n");
