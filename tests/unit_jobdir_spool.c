@@ -255,6 +255,48 @@ static void load__deadline__counts_from_the_acceptance(void **state)
 
 /* --- damage ----------------------------------------------------------------------------------- */
 
+static bool cut_by_one(const char *path)
+{
+	struct stat st;
+
+	return stat(path, &st) == 0 && truncate(path, st.st_size - 1) == 0;
+}
+
+static void load__result_cut__is_no_result(void **state)
+{
+	char path[128];
+
+	(void)state;
+	assert_int_equal(echo(&alice, "a.json", DE), 0);
+	check_out("a.out", "de\n");
+	path_of("a.json", path);
+	stop();
+	assert_true(cut_by_one(path));
+	start();
+	assert_true(has_line("a.status", "state: failed"));
+	assert_true(has_line("a.status", "reason: what the spool has of it is damaged"));
+	check_out_error("a.out", -EIO);
+}
+
+static void queue_three_and_cut(void)
+{
+	char path[128];
+
+	queue_three();
+	path_of("b.json", path);
+	must(cut_by_one(path));
+}
+
+static void load__queued_request_cut__does_not_run(void **state)
+{
+	(void)state;
+	in_killed_daemon(queue_three_and_cut);
+	check_out_error("b.out", -EIO);
+	assert_true(has_line("b.status", "reason: what the spool has of it is damaged"));
+	check_out("a.out", "de\n");
+	check_out("c.out", "de\n");
+}
+
 static void load__damaged_entry__is_shown_as_failed(void **state)
 {
 	char path[128], txt[64], err[64], aside[128];
@@ -509,6 +551,8 @@ int main(void)
 		TEST(load__queued__run_whatever_the_limits_are_now),
 		TEST(load__queued__is_still_its_owners_and_groups),
 		TEST(load__deadline__counts_from_the_acceptance),
+		TEST(load__result_cut__is_no_result),
+		TEST(load__queued_request_cut__does_not_run),
 		TEST(load__damaged_entry__is_shown_as_failed),
 		TEST(open_result__flipped_bit__is_eio),
 		TEST(open_result__ran_twice_and_let_go__is_read_back),
