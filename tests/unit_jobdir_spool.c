@@ -207,6 +207,43 @@ static void load__queued_and_running__run_again_under_their_numbers(void **state
 	assert_true(has_line("c.status", "state: done"));
 }
 
+static void queue_the_second_first(void)
+{
+	char text[256];
+
+	must(echo(&alice, "a.json", D) == 0 && cat_job(result("a.out"), text) == 2);
+	must(echo(&alice, "b.json", D) == 0 && cat_job(result("b.out"), text) == 2);
+	fake_hold();
+	must(echo(&alice, "c.json", D) == 0);
+	fake_await_held();
+	must(echo(&alice, "b.json", DE) == 0);
+	must(echo(&alice, "a.json", DE) == 0);
+}
+
+static int64_t started(const char *name)
+{
+	struct job *j = result(name);
+	struct job_view v;
+
+	job_look(j, &v);
+	job_put(j);
+	return v.started;
+}
+
+/* Not in that of their files, which are older. */
+static void load__queued__in_the_order_of_acceptance(void **state)
+{
+	(void)state;
+	after_killed_daemon(queue_the_second_first);
+	config.max_active = 1;
+	start();
+	check_out("c.out", "d\n");
+	check_out("b.out", "de\n");
+	check_out("a.out", "de\n");
+	assert_true(started("c.out") < started("b.out"));
+	assert_true(started("b.out") < started("a.out"));
+}
+
 /* They were accepted once. */
 static void load__queued__run_whatever_the_limits_are_now(void **state)
 {
@@ -548,6 +585,7 @@ int main(void)
 		TEST(load__folders__hold_what_they_held),
 		TEST(load__interrupted_writing__fails_and_says_so),
 		TEST(load__queued_and_running__run_again_under_their_numbers),
+		TEST(load__queued__in_the_order_of_acceptance),
 		TEST(load__queued__run_whatever_the_limits_are_now),
 		TEST(load__queued__is_still_its_owners_and_groups),
 		TEST(load__deadline__counts_from_the_acceptance),
