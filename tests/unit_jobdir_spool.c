@@ -244,6 +244,44 @@ static void load__queued__in_the_order_of_acceptance(void **state)
 	assert_true(started("b.out") < started("a.out"));
 }
 
+static void queue_what_has_wishes(void)
+{
+	fake_hold();
+	must(echo(&alice, "a.json", D) == 0);
+	fake_await_held();
+	must(echo(&alice, "b.json", D) == 0);
+	must(echo(&alice, "c.json",
+		     "{\"prompt\":\"abc\",\"max_new_tokens\":1,\"priority\":1,\"stream\":true}") == 0);
+}
+
+static void load__queued__priority_and_stream_as_asked(void **state)
+{
+	struct job *j;
+
+	(void)state;
+	in_killed_daemon(queue_what_has_wishes);
+	j = result("c.out");
+	assert_int_equal(job_order(j)->priority, 1);
+	job_put(j);
+	check_out("b.out", "d\n");
+	check_out("c.out", "d\n");
+	assert_true(listed("c.stream") && !listed("b.stream"));
+}
+
+static void load__folder_of_a_group__has_all_its_bits(void **state)
+{
+	struct jobdir_change ch = { .set = JOBDIR_SET_MODE, .mode = 03770 };
+	struct jobdir_attr dir;
+
+	(void)state;
+	assert_int_equal(jobdir_mkdir(d, &alice, ROOT, "team", 0700, &dir), 0);
+	assert_int_equal(jobdir_setattr(d, &alice, dir.ref, NULL, &ch, &dir), 0);
+	jobdir_forget(d, dir.ref.id, 1);
+	restart();
+	assert_int_equal(look(&root, "team", &dir), 0);
+	assert_int_equal(dir.owner.mode, 03770);
+}
+
 /* They were accepted once. */
 static void load__queued__run_whatever_the_limits_are_now(void **state)
 {
@@ -586,6 +624,8 @@ int main(void)
 		TEST(load__interrupted_writing__fails_and_says_so),
 		TEST(load__queued_and_running__run_again_under_their_numbers),
 		TEST(load__queued__in_the_order_of_acceptance),
+		TEST(load__queued__priority_and_stream_as_asked),
+		TEST(load__folder_of_a_group__has_all_its_bits),
 		TEST(load__queued__run_whatever_the_limits_are_now),
 		TEST(load__queued__is_still_its_owners_and_groups),
 		TEST(load__deadline__counts_from_the_acceptance),
