@@ -251,7 +251,8 @@ static void queue_what_has_wishes(void)
 	fake_await_held();
 	must(echo(&alice, "b.json", D) == 0);
 	must(echo(&alice, "c.json",
-		     "{\"prompt\":\"abc\",\"max_new_tokens\":1,\"priority\":1,\"stream\":true}") == 0);
+		     "{\"prompt\":\"abc\",\"max_new_tokens\":1,\"priority\":1,\"stream\":true}") ==
+		0);
 }
 
 static void load__queued__priority_and_stream_as_asked(void **state)
