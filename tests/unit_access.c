@@ -112,6 +112,7 @@ static void chown__table__as_chown_2(void **state)
 	assert_int_equal(access_chown(&me, &mine, ME, MINE), 0);
 	assert_int_equal(access_chown(&me, &mine, ME, TEAM), 0);
 	assert_int_equal(access_chown(&me, &mine, ME, OTHER), -EPERM);
+	assert_int_equal(access_chown(&me, &mine, ME, 0), -EPERM);
 	assert_int_equal(access_chown(&me, &mine, 5, MINE), -EPERM);
 	assert_int_equal(access_chown(&me, &other, 5, 5), -EPERM);
 	assert_int_equal(access_chown(&me, &other, ME, 5), -EPERM);
@@ -254,7 +255,7 @@ static int give(const char *path)
 
 static void chown__owners_and_groups__as_linux(void **state)
 {
-	static const uint32_t ids[] = { ME, 5, TEAM, OTHER, MINE };
+	static const uint32_t ids[] = { ME, 5, TEAM, OTHER, MINE, 0 };
 	char dir[] = "/tmp/npufs-accessXXXXXX", file[64];
 
 	(void)state;
@@ -262,7 +263,7 @@ static void chown__owners_and_groups__as_linux(void **state)
 		skip();
 	snprintf(file, sizeof file, "%s/f", dir);
 	close(open(file, O_CREAT | O_WRONLY, 0600));
-	for (size_t i = 0; i < 2 * 2 * 5 * ARRAY_SIZE(creds); i++) {
+	for (size_t i = 0; i < 12 * ARRAY_SIZE(ids); i++) {
 		const struct cred *c = creds[i % ARRAY_SIZE(creds)];
 		const struct owner o = { ids[i / 3 % 2], OTHER, 0600, false };
 

@@ -151,6 +151,28 @@ static void end__twice__first_wins(void **state)
 	job_put(j);
 }
 
+static void note_state(void *context, struct job *j, bool done)
+{
+	enum job_state *seen = context;
+
+	assert_true(done);
+	*seen = job_state(j);
+}
+
+/* Who has read the answer finds the session free. */
+static void end__settled__before_anybody_sees_it(void **state)
+{
+	struct job *j = running("x");
+	enum job_state seen = JOB_DONE;
+
+	(void)state;
+	job_on_settled(j, note_state, &seen);
+	assert_true(job_end(j, JOB_DONE, &stop, NULL));
+	assert_int_equal(seen, JOB_RUNNING);
+	assert_int_equal(job_state(j), JOB_DONE);
+	job_put(j);
+}
+
 static void end__document__out_apart_from_the_stream(void **state)
 {
 	struct job *j = running("x");
@@ -353,6 +375,7 @@ int main(void)
 		cmocka_unit_test(queue__twice_or_after_the_end__ealready),
 		cmocka_unit_test(way__queue_start_append_end__all_told),
 		cmocka_unit_test(end__twice__first_wins),
+		cmocka_unit_test(end__settled__before_anybody_sees_it),
 		cmocka_unit_test(end__document__out_apart_from_the_stream),
 		cmocka_unit_test(end__failed__err_tells_and_half_a_result_is_gone),
 		cmocka_unit_test(end__with_eagain__read_as_ebusy),

@@ -257,6 +257,40 @@ static void limits__files_bytes_depth__refused_and_given_back(void **state)
 	jobdir_forget(d, b.ref.id, 1);
 }
 
+static void repeat(char *to, size_t n)
+{
+	memset(to, ' ', n);
+	memcpy(to, D, strlen(D));
+	to[n] = '\0';
+}
+
+/* A file that is no request may be larger; that it gets a request's name changes nothing. */
+static void limits__large_file_renamed_to_a_request__efbig_and_never_runs(void **state)
+{
+	struct jobdir_file *f;
+	char text[66];
+
+	(void)state;
+	stop();
+	limits.request_bytes = 64;
+	start();
+	repeat(text, 65);
+	assert_int_equal(echo(&alice, "tmp", text), 0);
+	assert_int_equal(rename_as(&alice, "tmp", "a.json"), 0);
+	check_out_error("a.out", -EFBIG);
+	assert_true(has_line("a.status", "reason: the request has 65 bytes; at most 64 are taken"));
+	assert_int_equal(open_as(&alice, "a.json", O_WRONLY, &f), 0);
+	assert_int_equal(write_text(f, 0, D), 0);
+	assert_int_equal(flush(f, true), -EFBIG);
+	jobdir_release(d, f);
+	check_out_error("a.out", -EFBIG);
+	assert_int_equal(fake_count("infer:prefill"), 0);
+	repeat(text, 64);
+	assert_int_equal(echo(&alice, "tmp", text), 0);
+	assert_int_equal(rename_as(&alice, "tmp", "a.json"), 0);
+	check_out("a.out", "d\n");
+}
+
 static void limits__queue__create_says_so(void **state)
 {
 	struct jobdir_file *f;
@@ -485,6 +519,7 @@ int main(void)
 		TEST(unlink__results__gone_until_the_next_run),
 		TEST(unlink__open_for_writing__written_on_and_closed),
 		cmocka_unit_test_teardown(limits__files_bytes_depth__refused_and_given_back, down),
+		TEST(limits__large_file_renamed_to_a_request__efbig_and_never_runs),
 		cmocka_unit_test_teardown(limits__queue__create_says_so, down),
 		cmocka_unit_test_setup_teardown(limits__draining__erofs, up, NULL),
 		TEST(permission__private_by_default__others_see_names_only),

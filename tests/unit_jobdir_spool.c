@@ -18,8 +18,8 @@ static struct tree_node *node(const char *name)
 	return tree_find(tree_root(d->tree), name);
 }
 
-/* A daemon that ends like a killed one; `live` is what it did before. */
-static void in_killed_daemon(void (*live)(void))
+/* A daemon that ended like a killed one; `live` is what it did before. The next one is not started. */
+static void after_killed_daemon(void (*live)(void))
 {
 	int status;
 	pid_t pid;
@@ -34,6 +34,11 @@ static void in_killed_daemon(void (*live)(void))
 	}
 	assert_int_equal(waitpid(pid, &status, 0), pid);
 	assert_int_equal(status, 0);
+}
+
+static void in_killed_daemon(void (*live)(void))
+{
+	after_killed_daemon(live);
 	start();
 }
 
@@ -220,6 +225,108 @@ static void load__queued_and_running__run_again_under_their_numbers(void **state
 	assert_true(has_line("c.status", "state: done"));
 }
 
+static void queue_the_second_first(void)
+{
+	char text[256];
+
+	must(echo(&alice, "a.json", D) == 0 && cat_job(result("a.out"), text) == 2);
+	must(echo(&alice, "b.json", D) == 0 && cat_job(result("b.out"), text) == 2);
+	fake_hold();
+	must(echo(&alice, "c.json", D) == 0);
+	fake_await_held();
+	must(echo(&alice, "b.json", DE) == 0);
+	must(echo(&alice, "a.json", DE) == 0);
+}
+
+static int64_t started(const char *name)
+{
+	struct job *j = result(name);
+	struct job_view v;
+
+	job_look(j, &v);
+	job_put(j);
+	return v.started;
+}
+
+/* Not in that of their files, which are older. */
+static void load__queued__in_the_order_of_acceptance(void **state)
+{
+	(void)state;
+	after_killed_daemon(queue_the_second_first);
+	config.max_active = 1;
+	start();
+	check_out("c.out", "d\n");
+	check_out("b.out", "de\n");
+	check_out("a.out", "de\n");
+	assert_true(started("c.out") < started("b.out"));
+	assert_true(started("b.out") < started("a.out"));
+}
+
+static void queue_what_has_wishes(void)
+{
+	fake_hold();
+	must(echo(&alice, "a.json", D) == 0);
+	fake_await_held();
+	must(echo(&alice, "b.json", D) == 0);
+	must(echo(&alice, "c.json",
+		     "{\"prompt\":\"abc\",\"max_new_tokens\":1,\"priority\":1,\"stream\":true}") ==
+		0);
+}
+
+static void load__queued__priority_and_stream_as_asked(void **state)
+{
+	struct job *j;
+
+	(void)state;
+	in_killed_daemon(queue_what_has_wishes);
+	j = result("c.out");
+	assert_int_equal(job_order(j)->priority, 1);
+	job_put(j);
+	check_out("b.out", "d\n");
+	check_out("c.out", "d\n");
+	assert_true(listed("c.stream") && !listed("b.stream"));
+}
+
+static void load__folder_of_a_group__has_all_its_bits(void **state)
+{
+	struct jobdir_change ch = { .set = JOBDIR_SET_MODE, .mode = 03770 };
+	struct jobdir_attr dir;
+
+	(void)state;
+	assert_int_equal(jobdir_mkdir(d, &alice, ROOT, "team", 0700, &dir), 0);
+	assert_int_equal(jobdir_setattr(d, &alice, dir.ref, NULL, &ch, &dir), 0);
+	jobdir_forget(d, dir.ref.id, 1);
+	restart();
+	assert_int_equal(look(&root, "team", &dir), 0);
+	assert_int_equal(dir.owner.mode, 03770);
+}
+
+/* They were accepted once. */
+static void load__queued__run_whatever_the_limits_are_now(void **state)
+{
+	(void)state;
+	after_killed_daemon(queue_three);
+	config.queue_limit = config.user_limit = 0; /* nobody would get in */
+	limits.request_bytes = 8;
+	start();
+	check_out("a.out", "de\n");
+	check_out("b.out", "d\n");
+	check_out("c.out", "de\n");
+}
+
+static void load__queued__is_still_its_owners_and_groups(void **state)
+{
+	struct job *j;
+
+	(void)state;
+	in_killed_daemon(queue_three);
+	j = result("c.out");
+	assert_int_equal(job_uid(j), 1001);
+	assert_int_equal(job_order(j)->gid, 1001);
+	job_put(j);
+	check_out("c.out", "de\n");
+}
+
 static void queue_short_deadline(void)
 {
 	fake_hold();
@@ -227,19 +334,62 @@ static void queue_short_deadline(void)
 	fake_await_held();
 	must(echo(&alice, "b.json",
 		     "{\"prompt\":\"abc\",\"max_new_tokens\":1,\"deadline_ms\":300}") == 0);
-	usleep(400000);
 }
 
 static void load__deadline__counts_from_the_acceptance(void **state)
 {
 	(void)state;
-	in_killed_daemon(queue_short_deadline);
+	after_killed_daemon(queue_short_deadline);
+	usleep(400000);
+	start();
 	check_out("a.out", "de\n");
 	check_out_error("b.out", -ETIMEDOUT);
 	assert_true(has_line("b.status", "state: expired"));
 }
 
 /* --- damage ----------------------------------------------------------------------------------- */
+
+static bool cut_by_one(const char *path)
+{
+	struct stat st;
+
+	return stat(path, &st) == 0 && truncate(path, st.st_size - 1) == 0;
+}
+
+static void load__result_cut__is_no_result(void **state)
+{
+	char path[128];
+
+	(void)state;
+	assert_int_equal(echo(&alice, "a.json", DE), 0);
+	check_out("a.out", "de\n");
+	path_of("a.json", path);
+	stop();
+	assert_true(cut_by_one(path));
+	start();
+	assert_true(has_line("a.status", "state: failed"));
+	assert_true(has_line("a.status", "reason: what the spool has of it is damaged"));
+	check_out_error("a.out", -EIO);
+}
+
+static void queue_three_and_cut(void)
+{
+	char path[128];
+
+	queue_three();
+	path_of("b.json", path);
+	must(cut_by_one(path));
+}
+
+static void load__queued_request_cut__does_not_run(void **state)
+{
+	(void)state;
+	in_killed_daemon(queue_three_and_cut);
+	check_out_error("b.out", -EIO);
+	assert_true(has_line("b.status", "reason: what the spool has of it is damaged"));
+	check_out("a.out", "de\n");
+	check_out("c.out", "de\n");
+}
 
 static void load__damaged_entry__is_shown_as_failed(void **state)
 {
@@ -569,7 +719,14 @@ int main(void)
 		TEST(load__interrupted_writing__fails_and_says_so),
 		TEST(load__closed_after_a_rename__was_accepted),
 		TEST(load__queued_and_running__run_again_under_their_numbers),
+		TEST(load__queued__in_the_order_of_acceptance),
+		TEST(load__queued__priority_and_stream_as_asked),
+		TEST(load__folder_of_a_group__has_all_its_bits),
+		TEST(load__queued__run_whatever_the_limits_are_now),
+		TEST(load__queued__is_still_its_owners_and_groups),
 		TEST(load__deadline__counts_from_the_acceptance),
+		TEST(load__result_cut__is_no_result),
+		TEST(load__queued_request_cut__does_not_run),
 		TEST(load__damaged_entry__is_shown_as_failed),
 		TEST(open_result__flipped_bit__is_eio),
 		TEST(open_result__ran_twice_and_let_go__is_read_back),

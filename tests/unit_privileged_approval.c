@@ -10,7 +10,7 @@
 
 static const struct cred root = { .uid = 0, .gid = 0, .pid = 1, .roles = ROLE_ROOT };
 static const struct cred anna = { .uid = 1001, .gid = 7, .pid = 4, .roles = ROLE_OPERATOR };
-static const struct cred ben = { .uid = 1002, .gid = 7, .pid = 5, .roles = ROLE_OPERATOR };
+static const struct cred ben = { .uid = 1002, .gid = 0, .pid = 5, .roles = ROLE_OPERATOR };
 static const struct cred tracer = { .uid = 1001, .gid = 8, .pid = 6, .roles = ROLE_TRACE };
 static const struct cred nobody = { .uid = 4000, .gid = 4000, .pid = 3 };
 

@@ -262,6 +262,14 @@ static void run__tensors_that_do_not_fit__both_sides_told(void **state)
 		"the model has no output \"cuont\"; did you mean \"count\"?");
 	check_reason(ASK(",\"outputs\":[{\"name\":\"probabilities\"}]"), "outputs",
 		"the model has no output \"probabilities\"");
+	/* As many bytes, of another type; and one more than there is. */
+	check_reason("{\"inputs\":[{\"name\":\"x\",\"shape\":[2],\"datatype\":\"INT32\","
+		     "\"data\":[1,2]}]}",
+		"inputs", "the input \"x\" is int32[2]; the model takes float32[2]");
+	check_reason("{\"inputs\":[{\"name\":\"x\",\"shape\":[2],\"datatype\":\"FP32\","
+		     "\"data\":[1,2]},{\"name\":\"z\",\"shape\":[1],\"datatype\":\"FP32\","
+		     "\"data\":[1]}]}",
+		"inputs", "2 inputs are given; the model takes 1");
 	check_reason("{\"inputs\":[{\"name\":\"x\",\"shape\":[1,2],\"datatype\":\"INT8\","
 		     "\"data\":[1,2]}]}",
 		"inputs", "the input \"x\" is int8[1,2]; the model takes float32[2]");

@@ -720,6 +720,25 @@ static void run__100000_lines__in_5_mib(void **state)
 	assert_true(most < 5u << 20);
 }
 
+/* However many lines need no device, others have their turn between them. */
+static void run__a_hundred_bad_lines__others_have_a_turn(void **state)
+{
+	char text[100 * 2 + 1] = "";
+	enum step s;
+
+	(void)state;
+	for (int i = 0; i < 100; i++)
+		strcat(text, "x\n");
+	start(text);
+	do
+		s = step();
+	while (s == STEP_MORE);
+	assert_int_equal(s, STEP_YIELD);
+	assert_int_equal(r.run->lines.failed, 64);
+	assert_int_equal(step(), STEP_ENDED);
+	assert_int_equal(r.run->lines.failed, 100);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, up, down)
 
 int main(void)
@@ -729,6 +748,7 @@ int main(void)
 		TEST(run__openai_lines__their_form_also_for_errors),
 		TEST(run__resumed_behind_an_openai_line__the_same_form),
 		TEST(run__nothing_but_blanks__ended_without_answers),
+		TEST(run__a_hundred_bad_lines__others_have_a_turn),
 		TEST(run__total__known_before_the_first_answer),
 		TEST(finish__sums_of_the_lines__and_no_document),
 		TEST(run__tensors__a_document_each),

@@ -285,6 +285,23 @@ static void sampler_pick__repeat_penalty__less_likely_on_both_sides_of_0(void **
 	sampler_free(s);
 }
 
+/* What the penalty made less likely is cut as such. */
+static void sampler_pick__repeat_penalty_and_top_k__cut_after_the_penalty(void **state)
+{
+	const float logits[] = { 2, 1.9f, 0 };
+	struct sampling p = plain;
+	struct sampler *s;
+
+	(void)state;
+	p.repeat_penalty = 2;
+	p.top_k = 1;
+	s = open_sampler(p, 3);
+	assert_int_equal(sampler_pick(s, logits, NULL), 0); /* it is 1 now */
+	assert_int_equal(sampler_pick(s, logits, NULL), 1); /* and this 0.95 */
+	assert_int_equal(sampler_pick(s, logits, NULL), 0);
+	sampler_free(s);
+}
+
 static void sampler_pick__repeat_penalty__window_of_64(void **state)
 {
 	const float logits[] = { 2, 1.5f, -9 };
@@ -441,6 +458,7 @@ int main(void)
 		cmocka_unit_test(sampler_pick__min_p__share_of_the_best),
 		cmocka_unit_test(sampler_pick__filters_together__each_of_what_is_left),
 		cmocka_unit_test(sampler_pick__repeat_penalty__less_likely_on_both_sides_of_0),
+		cmocka_unit_test(sampler_pick__repeat_penalty_and_top_k__cut_after_the_penalty),
 		cmocka_unit_test(sampler_pick__repeat_penalty__window_of_64),
 		cmocka_unit_test(sampler_pick__extreme_values__still_a_token),
 		cmocka_unit_test(sampler_pick__seed__decides_everything),

@@ -380,6 +380,42 @@ static void tidy__idle_too_long__removed_but_not_in_use(void **state)
 	sessions_settle(t, "busy", job, false);
 }
 
+/* The job has ended, by its deadline perhaps; what is on the device has the session still. */
+static void tidy__run_not_back_from_the_device__stays(void **state)
+{
+	struct fault f = FAULT_NONE;
+	struct session *s;
+	const int32_t *before;
+	uint32_t n;
+	uint64_t job;
+
+	(void)state;
+	sessions_free(t);
+	up_with(8, 4, 1);
+	turn(ALICE, "chat", some, 3);
+	assert_int_equal(claim(ALICE, "chat", 3, &job), 0);
+	assert_int_equal(sessions_begin(t, "chat", job, "sha", &s, &before, &n, &f), 0);
+	sessions_settle(t, "chat", job, false);
+	usleep(1000);
+	assert_int_equal(sessions_tidy(t), 0);
+	sessions_end(t, s, NULL, NULL);
+	usleep(1000);
+	assert_int_equal(sessions_tidy(t), 1);
+}
+
+static void tidy__cut_meanwhile__was_used(void **state)
+{
+	(void)state;
+	sessions_free(t);
+	up_with(8, 4, 200 * 1000 * 1000);
+	turn(ALICE, "cut", some, 3);
+	turn(ALICE, "old", some, 3);
+	usleep(250000);
+	assert_int_equal(sessions_trim(t, look("cut").id, 2), 0);
+	assert_int_equal(sessions_tidy(t), 1);
+	assert_true(there("cut"));
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, up, down)
 
 int main(void)
@@ -399,6 +435,8 @@ int main(void)
 		TEST(trim__table),
 		TEST(next__some_removed_meanwhile__the_others_in_order),
 		TEST(tidy__idle_too_long__removed_but_not_in_use),
+		TEST(tidy__run_not_back_from_the_device__stays),
+		TEST(tidy__cut_meanwhile__was_used),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

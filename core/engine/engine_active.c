@@ -240,11 +240,22 @@ static void count_start(struct job *j)
 		trace_queue(v.id, v.model, v.queue_ns);
 }
 
+/* It may have passed while the daemon was not there, and who ends jobs then comes a moment later. */
+static bool is_late(struct job *j)
+{
+	return job_order(j)->deadline_ms && job_deadline(j)->at <= clock_mono();
+}
+
 void engine_begin(struct engine *e, struct job *j)
 {
 	struct fault f = FAULT_NONE;
 	struct run *run = NULL;
 
+	if (is_late(j)) {
+		let_go(e, j);
+		engine_expire(e, j);
+		return;
+	}
 	e->served += !is_launch(e, j);
 	if (job_start(j, is_launch(e, j) ? 0 : e->generation->number))
 		count_start(j);

@@ -138,13 +138,18 @@ static void quarantine(struct engine *e)
 		engine_end(e, j, JOB_FAILED, NULL, &f);
 }
 
-static void expire(struct engine *e, struct job *j, bool waited)
+void engine_expire(struct engine *e, struct job *j)
 {
 	struct fault f = FAULT_NONE;
 
 	fault_set(&f, -ETIMEDOUT, "give a longer deadline_ms, or send it when less waits",
 		"the deadline passed");
 	engine_end(e, j, JOB_EXPIRED, NULL, &f);
+}
+
+static void expire(struct engine *e, struct job *j, bool waited)
+{
+	engine_expire(e, j);
 	if (waited)
 		job_put(j);
 }

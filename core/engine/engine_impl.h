@@ -110,6 +110,8 @@ bool engine_forget_locked(struct engine *e, struct job *j);
 /* End a job that is not in the queue any more, count it, and drop the engine's hold on it. */
 void engine_end(struct engine *e, struct job *j, enum job_state state,
 	const struct job_outcome *outcome, const struct fault *why);
+/* The same of one whose deadline has passed. */
+void engine_expire(struct engine *e, struct job *j);
 /* The same at a stop: the spool still has it as queued, so it is left rather than ended. */
 void engine_leave(struct engine *e, struct job *j, const struct fault *why);
 void engine_leave_waiting(struct engine *e, const struct fault *why);

@@ -337,7 +337,9 @@ static int judge(struct jobdir *d, struct jobdir_file *f)
 	int err;
 
 	forget_judgement(f);
-	err = jobdir_judge(d, f->node, &f->order, &fault);
+	err = jobdir_fits(d, f->node, &fault);
+	if (!err)
+		err = jobdir_judge(d, f->node, &f->order, &fault);
 	if (f->node->verdict)
 		verdict_refuse(f->node->verdict, &fault);
 	f->judged = !err;

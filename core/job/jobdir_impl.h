@@ -87,6 +87,8 @@ int jobdir_spool_file(struct jobdir *d, const struct tree_node *n, struct spool_
 
 /* May this user have one more file? -ENOSPC, -EDQUOT. */
 int jobdir_file_room(struct jobdir *d, uint32_t uid);
+/* Is the content too large for its name, which a rename may have given it? -EFBIG. */
+int jobdir_fits(const struct jobdir *d, const struct tree_node *n, struct fault *f);
 /* May the file become so large? -EFBIG, -ENOSPC, -EDQUOT. */
 int jobdir_room(struct jobdir *d, const struct tree_node *n, uint64_t size);
 /* The file has so many bytes now. */

@@ -64,10 +64,25 @@ int jobdir_file_room(struct jobdir *d, uint32_t uid)
 	return usage_of(&d->usage, uid).files >= d->limits.user_files ? -EDQUOT : 0;
 }
 
-int jobdir_room(struct jobdir *d, const struct tree_node *n, uint64_t size)
+static uint64_t most_bytes(const struct jobdir *d, const struct tree_node *n)
 {
 	bool batch = n->what.class == NAME_BATCH || n->what.class == NAME_INERT;
-	uint64_t most = batch ? d->limits.batch_bytes : d->limits.request_bytes, more;
+
+	return batch ? d->limits.batch_bytes : d->limits.request_bytes;
+}
+
+int jobdir_fits(const struct jobdir *d, const struct tree_node *n, struct fault *f)
+{
+	if (n->size <= most_bytes(d, n))
+		return 0;
+	return fault_set(f, -EFBIG, "shorten it; models/ALIAS/limits says how long it may be",
+		"the request has %llu bytes; at most %llu are taken", (unsigned long long)n->size,
+		(unsigned long long)most_bytes(d, n));
+}
+
+int jobdir_room(struct jobdir *d, const struct tree_node *n, uint64_t size)
+{
+	uint64_t most = most_bytes(d, n), more;
 
 	if (size <= n->size)
 		return 0;

@@ -315,13 +315,15 @@ static int compare_queued(const void *a, const void *b)
 }
 
 /* The time it has been waiting counts for its deadline. */
-static struct job_order order_again(struct jobdir *d, const struct record_run *r)
+static struct job_order order_again(struct jobdir *d, const struct tree_node *n,
+	const struct record_run *r)
 {
 	const struct job_view *v = &r->view;
 
 	return (struct job_order){
 		.request_size = v->request_size,
 		.queued = v->queued,
+		.gid = n->owner.gid,
 		.model = engine_find(d->engine, v->model_alias),
 		.priority = r->priority,
 		.deadline_ms = r->deadline_ms,
@@ -365,7 +367,7 @@ static int queue_again(struct jobdir *d, const struct queued *q)
 	n->job = job_again(d->spool, n->id, &e.run);
 	if (!n->job)
 		return -ENOMEM;
-	order = order_again(d, &e.run);
+	order = order_again(d, n, &e.run);
 	n->handed = true;
 	if (what_it_needs(d, n, &e.run, &order, &f)) {
 		jobdir_refuse(n, order.shape, &f);

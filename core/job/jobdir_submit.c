@@ -299,7 +299,7 @@ static int order_of(struct jobdir *d, struct tree_node *n, const struct jobdir_f
 		blob_get(ret->files);
 		return 0;
 	}
-	return jobdir_judge(d, n, ret, why);
+	return jobdir_fits(d, n, why) ? why->err : jobdir_judge(d, n, ret, why);
 }
 
 static void hand_over(struct jobdir *d, struct tree_node *n, struct job_order *order,

@@ -1,5 +1,6 @@
 """Reading: sizes are true, texts are whole (K04); a wait holds nothing up and can be left (K05)."""
 
+import ctypes
 import errno
 import fcntl
 import json
@@ -203,6 +204,21 @@ def test_waiting__reader_interrupted__job_goes_on():
             assert r.returncode in (124, 137, -9), r
         equal(m.state("i"), "running", "the job")
         equal(m.out("i"), "t" * 50 + "\n", "a later reader")
+
+
+def test_waiting__signal_with_a_handler__eintr():
+    """Who handles a signal meanwhile gets what any slow read gives."""
+    with Mount(DELAY) as m:
+        m.put("a.json", LONG_REQUEST)
+        fd = os.open(m.job("a.out"), os.O_RDONLY)
+        libc = ctypes.CDLL(None, use_errno=True)
+        signal.signal(signal.SIGALRM, lambda *_: None)
+        signal.setitimer(signal.ITIMER_REAL, 0.3)
+        got = libc.read(fd, ctypes.create_string_buffer(10), 10)
+        equal((got, ctypes.get_errno()), (-1, errno.EINTR))
+        os.close(fd)
+        equal(m.state("a"), "running", "the job")
+        os.unlink(m.job("a.json"))
 
 
 def test_cancel__request_removed__device_free_for_the_next():
