@@ -242,7 +242,7 @@ static int write_signature(int dir, const struct key *k, const struct findings *
 	int err;
 
 	/* A crash may have left it; then it would be a file that the manifest does not list. */
-	unlinkat(dir, "." SIGNATURE_FILE ".new", 0);
+	unlinkat(dir, FILES_HALF_PREFIX SIGNATURE_FILE FILES_HALF_SUFFIX, 0);
 	err = load_manifest(dir, &text, to);
 	if (err)
 		return err;

@@ -153,7 +153,8 @@ int files_replace(int at, const char *name, mode_t mode, const void *bytes, size
 	char new[NAME_MAX + 1];
 	int err;
 
-	if (snprintf(new, sizeof new, ".%s.new", name) >= (int)sizeof new)
+	if (snprintf(new, sizeof new, FILES_HALF_PREFIX "%s" FILES_HALF_SUFFIX, name) >=
+		(int)sizeof new)
 		return -ENAMETOOLONG;
 	err = disk_unlink(at, new);
 	if (err && err != -ENOENT)

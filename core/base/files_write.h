@@ -11,6 +11,9 @@
 int files_write(int at, const char *path, mode_t mode, const void *bytes, size_t n);
 /* The same with what can be read from `from`. */
 int files_copy(int from, int at, const char *path, mode_t mode);
+/* What a crash leaves of files_replace(): the name with these around it. */
+#define FILES_HALF_PREFIX "."
+#define FILES_HALF_SUFFIX ".new"
 /* Put the file in the place of an older one, if there is one: readers see the one or the other.
  * `name` is one component. */
 int files_replace(int at, const char *name, mode_t mode, const void *bytes, size_t n);

@@ -143,6 +143,9 @@ int audit_write(struct audit *a, const struct audit_record *r);
 /* The same for several of one decision, all with one sync, or one for each file they go to. Where it
  * fails, only the first *ret_written, always set, are part of the trail. */
 int audit_write_all(struct audit *a, const struct audit_record *r, size_t n, size_t *ret_written);
+/* What to do then. */
+#define AUDIT_UNWRITTEN_ACTION \
+	"see to the audit folder of the store and its disk; npufs-admin audit verify tells more"
 /* Did the last of these fail? True where `a` is NULL. */
 bool audit_fails(const struct audit *a);
 /* The same for the trail of jobs. */

@@ -78,9 +78,7 @@ static int refuse_line(struct control *c, const struct control_order *o, struct 
 
 	audit_comm(o->who.pid, comm);
 	if (audit_write(c->audit, &r))
-		return fault_set(f, -EIO,
-			"see to the audit folder of the store and its disk; npufs-admin audit "
-			"verify tells more",
+		return fault_set(f, -EIO, AUDIT_UNWRITTEN_ACTION,
 			"nothing was done: the audit trail cannot be written");
 	return fault_set(f, -EINVAL, "write it as reading the node says", "not a command");
 }

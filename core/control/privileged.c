@@ -257,9 +257,7 @@ static int record(struct attempt *t, enum audit_decision decision, const char *w
 
 static int not_audited(struct fault *f, int err, const char *what)
 {
-	return fault_set(f, -EIO,
-		"see to the audit folder of the store and its disk; npufs-admin audit verify tells "
-		"more",
+	return fault_set(f, -EIO, AUDIT_UNWRITTEN_ACTION,
 		"%s: the audit trail cannot be written: %s", what, strerror(-err));
 }
 

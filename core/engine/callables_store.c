@@ -15,7 +15,7 @@
 #include "core/base/mem.h"
 
 #define FOLDER      "callables"
-#define HALF_SUFFIX CALLABLES_SUFFIX ".new" /* of files_replace(), behind a dot in front */
+#define HALF_SUFFIX CALLABLES_SUFFIX FILES_HALF_SUFFIX
 
 int callables_folder(const struct callables *t, bool make, int *ret_fd)
 {
@@ -139,46 +139,50 @@ static int read_folder(DIR *dir, struct callables_kept *k)
 	return err ? err : -errno;
 }
 
+/* To be closed, unless it fails. */
+static int open_listing(const struct callables *t, DIR **ret)
+{
+	int fd = -1, err = callables_folder(t, false, &fd);
+
+	if (err)
+		return err;
+	*ret = fdopendir(fd);
+	if (*ret)
+		return 0;
+	close(fd);
+	return -ENOMEM;
+}
+
 static bool is_half(const char *file)
 {
 	size_t len = strlen(file);
 
-	return file[0] == '.' && len > strlen(HALF_SUFFIX) &&
+	return strncmp(file, FILES_HALF_PREFIX, strlen(FILES_HALF_PREFIX)) == 0 &&
+		len > strlen(HALF_SUFFIX) &&
 		strcmp(file + len - strlen(HALF_SUFFIX), HALF_SUFFIX) == 0;
 }
 
 void callables_remove_halves(const struct callables *t)
 {
 	const struct dirent *entry;
-	int fd = -1;
 	DIR *dir;
 
-	if (callables_folder(t, false, &fd))
+	if (open_listing(t, &dir))
 		return;
-	dir = fdopendir(fd);
-	if (!dir) {
-		close(fd);
-		return;
-	}
 	while ((entry = readdir(dir)))
 		if (is_half(entry->d_name))
-			unlinkat(fd, entry->d_name, 0);
+			unlinkat(dirfd(dir), entry->d_name, 0);
 	closedir(dir);
 }
 
 int callables_list_kept(const struct callables *t, struct callables_kept *ret)
 {
-	int fd = -1, err = callables_folder(t, false, &fd);
 	DIR *dir;
+	int err = open_listing(t, &dir);
 
 	*ret = (struct callables_kept){ .names = NULL };
 	if (err)
 		return err;
-	dir = fdopendir(fd);
-	if (!dir) {
-		close(fd);
-		return -ENOMEM;
-	}
 	err = read_folder(dir, ret);
 	closedir(dir);
 	if (ret->n)
