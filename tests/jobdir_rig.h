@@ -98,6 +98,12 @@ static inline void stop(void)
 	health_done(&health);
 }
 
+static inline void restart(void)
+{
+	stop();
+	start();
+}
+
 static inline int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
 {
 	(void)st, (void)type, (void)ftw;

@@ -1,19 +1,9 @@
-/* What jobs/ is after another start on the same store, and when the disk says no. */
+/* What jobs/ is after another start on the same store. */
 #include "tests/jobdir_rig.h"
 
-#include <pthread.h>
-#include <stdatomic.h>
 #include <sys/wait.h>
 
 #include "core/base/clock.h"
-#include "core/spool/disk.h"
-#include "core/spool/spool_impl.h"
-
-static void restart(void)
-{
-	stop();
-	start();
-}
 
 static struct tree_node *node(const char *name)
 {
@@ -462,67 +452,6 @@ static void open_result__flipped_bit__is_eio(void **state)
 	assert_int_equal(jobdir_open_result(d, &root, a.ref, O_RDONLY, &j), -EIO);
 }
 
-/* --- a full disk ------------------------------------------------------------------------------ */
-
-static _Atomic bool full;
-
-static int write_is_full(enum disk_call call, int fd, const char *name)
-{
-	(void)fd, (void)name;
-	return full && (call == DISK_WRITE || call == DISK_CREATE) ? -ENOSPC : 0;
-}
-
-static int up_full(void **state)
-{
-	full = false;
-	disk_watch = write_is_full;
-	return up(state);
-}
-
-static int down_full(void **state)
-{
-	full = false;
-	down(state);
-	disk_watch = NULL;
-	return 0;
-}
-
-static void full_disk__new_request__is_refused_and_later_taken(void **state)
-{
-	struct jobdir_file *f;
-
-	(void)state;
-	full = true;
-	assert_int_equal(echo(&alice, "a.json", D), -ENOSPC);
-	assert_false(there("a.json"));
-	full = false;
-	assert_int_equal(open_as(&alice, "b.json", O_WRONLY | O_CREAT, &f), 0);
-	full = true;
-	assert_int_equal(write_text(f, 0, D), -ENOSPC);
-	assert_int_equal(flush(f, true), -ENOSPC);
-	jobdir_release(d, f);
-	full = false;
-	check_out_error("b.out", -ENOSPC);
-	assert_int_equal(echo(&alice, "b.json", D), 0);
-	check_out("b.out", "d\n");
-	check_usage(1, strlen(D));
-}
-
-static void full_disk__running_job__fails_and_the_next_works(void **state)
-{
-	(void)state;
-	fake_hold();
-	assert_int_equal(echo(&alice, "a.json", DE), 0);
-	fake_await_held();
-	full = true;
-	fake_let_go();
-	check_out_error("a.out", -ENOSPC);
-	assert_true(has_line("a.status", "ENOSPC"));
-	full = false;
-	assert_int_equal(echo(&alice, "b.json", D), 0);
-	check_out("b.out", "d\n");
-}
-
 /* --- limits and retention --------------------------------------------------------------------- */
 
 /* The engine lets go of a job a moment after it has ended. */
@@ -576,90 +505,6 @@ static void rename__request_to_inert__its_content_alone_after_a_restart(void **s
 	assert_int_equal(rename_as(&alice, "a.json", "kept"), 0);
 	restart();
 	assert_int_equal(size_of("kept"), strlen(DE));
-}
-
-static pid_t here;
-static atomic_bool refused; /* writes */
-static atomic_int held;     /* 1: the next write of the engine's thread waits; 2: it does */
-
-static bool is_engines_thread(void)
-{
-	char name[16] = "";
-
-	pthread_getname_np(pthread_self(), name, sizeof name);
-	return gettid() != here && strcmp(name, SPOOL_THREAD) != 0;
-}
-
-static int watch_writes(enum disk_call call, int fd, const char *name)
-{
-	(void)fd, (void)name;
-	if (call != DISK_WRITE)
-		return 0;
-	if (refused)
-		return -EIO;
-	if (!is_engines_thread())
-		return 0;
-	if (held)
-		held = 2;
-	while (held)
-		usleep(1000);
-	return 0;
-}
-
-static int up_watched(void **state)
-{
-	prepare(state);
-	here = gettid();
-	disk_watch = watch_writes;
-	start();
-	return 0;
-}
-
-static int down_watched(void **state)
-{
-	int err;
-
-	refused = false;
-	held = 0;
-	err = down(state);
-	disk_watch = NULL;
-	return err;
-}
-
-#define TEST_WATCHED(name) cmocka_unit_test_setup_teardown(name, up_watched, down_watched)
-
-/* What comes late would land in the file that it is by then. */
-static void rename__to_inert_while_the_end_is_stored__ebusy_and_then_taken(void **state)
-{
-	(void)state;
-	held = 1;
-	assert_int_equal(echo(&alice, "a.json", DE), 0);
-	for (int ms = 0; held != 2 && ms < 10000; ms++)
-		usleep(1000);
-	assert_int_equal(held, 2);
-	assert_int_equal(rename_as(&alice, "a.json", "kept"), -EBUSY);
-	assert_true(there("a.json") && !there("kept"));
-	assert_int_equal(rename_as(&alice, "a.json", "b.json"), 0); /* and it goes with its run */
-	held = 0;
-	check_out("b.out", "de\n");
-	assert_int_equal(rename_as(&alice, "b.json", "kept"), 0);
-	restart();
-	assert_int_equal(size_of("kept"), strlen(DE));
-}
-
-static void rename__not_kept_by_the_disk__its_run_goes_on(void **state)
-{
-	(void)state;
-	fake_hold();
-	assert_int_equal(echo(&alice, "a.json", DE), 0);
-	fake_await_held();
-	refused = true;
-	assert_int_equal(rename_as(&alice, "a.json", "kept"), -EIO);
-	refused = false;
-	fake_let_go();
-	check_out("a.out", "de\n");
-	restart();
-	check_out("a.out", "de\n");
 }
 
 static void tidy__results__count_and_still_do_after_a_restart(void **state)
@@ -717,8 +562,6 @@ static void create__past_the_users_share__is_edquot_also_after_a_restart(void **
 	assert_int_equal(echo(&alice, "e", "x"), 0);
 }
 
-#define TEST_FULL(name) cmocka_unit_test_setup_teardown(name, up_full, down_full)
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -740,12 +583,8 @@ int main(void)
 		TEST(load__damaged_entry__is_shown_as_failed),
 		TEST(open_result__flipped_bit__is_eio),
 		TEST(open_result__ran_twice_and_let_go__is_read_back),
-		TEST_FULL(full_disk__new_request__is_refused_and_later_taken),
-		TEST_FULL(full_disk__running_job__fails_and_the_next_works),
 		TEST(forget_file__output_not_fetched__estale_and_nothing_of_the_next_run),
 		TEST(rename__request_to_inert__its_content_alone_after_a_restart),
-		TEST_WATCHED(rename__to_inert_while_the_end_is_stored__ebusy_and_then_taken),
-		TEST_WATCHED(rename__not_kept_by_the_disk__its_run_goes_on),
 		TEST(tidy__results__count_and_still_do_after_a_restart),
 		TEST(tidy__past_keep_ns__removes_the_request),
 		TEST(create__past_the_users_share__is_edquot_also_after_a_restart),
