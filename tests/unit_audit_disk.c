@@ -71,6 +71,23 @@ static void open__nothing_but_torn__begins_at_one(void **state)
 	rig_sound(x, "records 1 to 3 in 2 files");
 }
 
+/* As a reader finds them while a daemon writes, and what a crash left. */
+static void show__unfinished_line__only_whole_ones(void **state)
+{
+	struct audit_rig *x = *state;
+	AUTO_BUF struct buf b = BUF_INIT;
+
+	write_some(x, 2);
+	rig_kill(x);
+	add_bytes(x, FIRST, "{\"seq\":3,\"time\":\"20");
+	rig_show(x, 1, &b);
+	assert_memory_equal(b.data, "{\"seq\":2,", 9);
+	assert_ptr_equal(strchr(b.data, '\n'), b.data + b.len - 1);
+	rig_open(x);
+	write_some(x, 1);
+	assert_int_equal(rig_count(x), 3);
+}
+
 static void verify__torn_middle__broken(void **state)
 {
 	struct audit_rig *x = *state;
@@ -475,6 +492,7 @@ int main(void)
 		TEST(open__sound__goes_on),
 		TEST(open__torn_end__kept_and_named),
 		TEST(open__nothing_but_torn__begins_at_one),
+		TEST(show__unfinished_line__only_whole_ones),
 		TEST(verify__torn_middle__broken),
 		TEST(write__returned__was_synced),
 		TEST(write__many_together__one_sync_and_one_head),

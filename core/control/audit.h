@@ -158,8 +158,8 @@ bool audit_is_there(const char *store, enum audit_trail trail);
  * the first break: `f` has file, line and the line's first byte; a trail that is missing is -ENOENT. */
 int audit_verify(const char *store, enum audit_trail trail, struct buf *out, struct fault *f);
 
-/* The last `most` lines, oldest first, unverified but without control characters: `visit` gets each
- * without its newline, and ends it all by not returning 0. */
+/* The last `most` whole lines, oldest first, unverified but without control characters: `visit` gets
+ * each without its newline, and ends it all by not returning 0. A daemon may be writing more. */
 typedef int audit_visitor(void *context, const char *line);
 int audit_show(const char *store, enum audit_trail trail, uint64_t most, audit_visitor *visit,
 	void *context, struct fault *f);

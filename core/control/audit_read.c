@@ -204,10 +204,10 @@ int audit_verify(const char *store, enum audit_trail trail, struct buf *out, str
 
 /* --- showing ---------------------------------------------------------------------------------- */
 
-/* Lines, a last one without newline included. */
+/* Whole ones. */
 static uint64_t count_lines(const struct buf *b)
 {
-	uint64_t n = b->len && b->data[b->len - 1] != '\n';
+	uint64_t n = 0;
 
 	for (size_t i = 0; i < b->len; i++)
 		n += b->data[i] == '\n';
@@ -254,20 +254,17 @@ static int show_line(const char *line, size_t len, audit_visitor *visit, void *c
 	return visit(context, clean);
 }
 
+/* What is being written has no newline yet, or only some of its bytes: that is no record. */
 static int show_file(const struct buf *bytes, uint64_t skip, audit_visitor *visit, void *context)
 {
-	const char *line = buf_text(bytes), *end = line + bytes->len;
+	const char *line = buf_text(bytes), *end = line + bytes->len, *stop;
 	int err = 0;
 
-	while (!err && line < end) {
-		const char *stop = memchr(line, '\n', (size_t)(end - line));
-
-		stop = stop ? stop : end;
+	for (; !err && (stop = memchr(line, '\n', (size_t)(end - line))); line = stop + 1) {
 		if (skip)
 			skip--;
 		else
 			err = show_line(line, (size_t)(stop - line), visit, context);
-		line = stop + 1;
 	}
 	return err;
 }

@@ -189,6 +189,13 @@ def write(path, text, mode="w"):
         assert f.write(data) == len(data)
 
 
+def trail_lines(m, folder):
+    """The whole lines of an audit trail, all files: the daemon may be writing another."""
+    path = os.path.join(m.store, folder)
+    names = sorted(n for n in os.listdir(path) if n.endswith(".jsonl"))
+    return [x for n in names for x in read(os.path.join(path, n)).split("\n")[:-1]]
+
+
 def _die_with_parent():
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 

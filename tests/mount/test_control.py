@@ -12,7 +12,8 @@ import threading
 import time
 
 from harness import (BUILD, DELAY, LONG_REQUEST, TOP, Mount, as_user, equal, errno_of, need_root, ok,
-                     read, run, took, until)
+                     read, run, took, trail_lines,
+                     until)
 from test_models import XOR, Models
 
 HELLO = '{"prompt":"hello"}'
@@ -23,12 +24,7 @@ COMMANDS = ["configure", "drain", "load", "parallel", "reset_ccu", "reset_config
 
 def records(m):
     """The audit trail as it is on the disk."""
-    folder = m.store + "/audit"
-    lines = []
-    for name in sorted(os.listdir(folder)):
-        if name.endswith(".jsonl"):
-            lines += [json.loads(x) for x in read(os.path.join(folder, name)).splitlines()]
-    return lines
+    return [json.loads(x) for x in trail_lines(m, "audit")]
 
 
 def found(m, **fields):

@@ -6,7 +6,7 @@ import os
 import signal
 
 from harness import (BUILD, DELAY, LONG_REQUEST, REQUEST, U1, Mount, as_user, equal, need_root, ok,
-                     read, run, until)
+                     read, run, trail_lines, until)
 
 MEMBERS = ["seq", "time", "job", "uid", "gid", "request_sha256", "model_sha256", "output_sha256",
            "prompt_tokens", "output_tokens", "verdict", "error", "lost", "prev", "hash"]
@@ -14,10 +14,8 @@ MARK = "Zwiebelfisch"
 
 
 def lines(m):
-    """The trail's bytes, all files."""
-    folder = m.store + "/audit-jobs"
-    names = sorted(n for n in os.listdir(folder) if n.endswith(".jsonl"))
-    return "".join(read(os.path.join(folder, n)) for n in names).splitlines()
+    """The trail of jobs."""
+    return trail_lines(m, "audit-jobs")
 
 
 def records(m):
