@@ -35,6 +35,8 @@ ifneq ($(SAN),)
 CFLAGS  += -fsanitize=$(SAN) -fno-omit-frame-pointer -DNPUFS_DEBUG=1
 CFLAGS  += $(if $(findstring undefined,$(SAN)),-fno-sanitize-recover=undefined)
 LDFLAGS += -fsanitize=$(SAN)
+# What a function leaves behind on the stack is not to be used either.
+export ASAN_OPTIONS ?= detect_stack_use_after_return=1
 # Clang's runtime looks for what throws at the start, before the adapter brings C++ with it.
 LDLIBS_CORE += $(if $(filter clang%,$(CC)),-Wl$(comma)--no-as-needed -lstdc++)
 else
@@ -80,6 +82,10 @@ $(BUILD)/fs/%.o: CPPFLAGS += $(shell pkg-config --cflags fuse3)
 # The arithmetic: vectorised, but with every IEEE rule that matters to it kept.
 $(BUILD)/core/sim/%.o $(BUILD)/pic/core/sim/%.o: CFLAGS += -O3 -fno-math-errno -fno-trapping-math \
 	-ffp-contract=off
+# GCC aligns what it puts on AddressSanitizer's own stack too little for wide vectors.
+ifneq ($(findstring address,$(SAN)),)
+$(BUILD)/core/sim/%.o $(BUILD)/pic/core/sim/%.o: CFLAGS += $(if $(filter clang%,$(CC)),,--param=asan-use-after-return=0)
+endif
 # Loops over all logits of a token.
 $(BUILD)/core/engine/sampler.o $(BUILD)/core/tensor.o: CFLAGS += -O3
 

@@ -12,6 +12,7 @@
 #include "core/base/mem.h"
 #include "core/callable/image.h"
 #include "core/callable/memory_soft.h"
+#include "core/callable/packet.h"
 #include "core/engine/callables.h"
 
 /* The next so many calls fail with `code`. */
@@ -37,27 +38,53 @@ static enum npu_error launch_rig_copy(void *m, uint64_t to, const void *from, ui
 						   : memory_soft_ops.copy(m, to, from, n);
 }
 
-/* A device that is asked for results before it was waited for has none. */
-static bool launch_rig_runs;
+/* Tensors of what runs: a device that is asked for one before it was waited for does not have it yet.
+ * Those of another launch, which was waited for, it has. */
+static uint64_t launch_rig_running[128];
+static size_t launch_rig_n_running;
+
+static bool launch_rig_runs(uint64_t address)
+{
+	for (size_t i = 0; i < launch_rig_n_running; i++)
+		if (launch_rig_running[i] == address)
+			return true;
+	return false;
+}
 
 static enum npu_error launch_rig_fetch(void *m, void *to, uint64_t from, uint64_t n)
 {
-	if (launch_rig_runs)
+	if (launch_rig_runs(from))
 		return NPU_NOT_EXPECTED;
 	return launch_fails(&launch_faults.fetches) ? launch_faults.code
 						    : memory_soft_ops.fetch(m, to, from, n);
 }
 
+static void launch_rig_note(const uint8_t *packet)
+{
+	struct packet_prefix prefix;
+	struct packet_tensor t;
+
+	memcpy(&prefix, packet, sizeof prefix);
+	packet += PACKET_PREFIX_BYTES + sizeof(struct packet_payload);
+	for (uint32_t i = 0; i < prefix.n_tensors; i++, packet += sizeof t) {
+		memcpy(&t, packet, sizeof t);
+		if (launch_rig_runs(t.address))
+			continue;
+		assert_true(launch_rig_n_running < ARRAY_SIZE(launch_rig_running));
+		launch_rig_running[launch_rig_n_running++] = t.address;
+	}
+}
+
 static enum npu_error launch_rig_launch(void *m, const void *packet, uint64_t n)
 {
-	launch_rig_runs = true;
+	launch_rig_note(packet);
 	return launch_fails(&launch_faults.launches) ? launch_faults.code
 						     : memory_soft_ops.launch(m, packet, n);
 }
 
 static enum npu_error launch_rig_drain(void *m)
 {
-	launch_rig_runs = false;
+	launch_rig_n_running = 0;
 	return memory_soft_ops.drain(m);
 }
 
@@ -107,6 +134,7 @@ static inline const struct device_ops *launch_rig_ops(const struct device_ops *l
 	if (!ops.callable_context)
 		ops.callable_context = launch_rig_context;
 	memset(&launch_faults, 0, sizeof launch_faults);
+	launch_rig_n_running = 0;
 	return &ops;
 }
 

@@ -108,6 +108,18 @@ class took:
             assert self.seconds < self.limit, f"{self.what}: took {self.seconds:.2f} s"
 
 
+def at_once(path, limit=0.1):
+    """The file's text. Most of several readings must be as quick: a busy machine slows one or two,
+    a daemon that waits for something slows all."""
+    seconds = []
+    for _ in range(9):
+        start = time.monotonic()
+        text = read(path)
+        seconds.append(time.monotonic() - start)
+    assert sorted(seconds)[4] < limit * SLOW, f"{path}: took {seconds}"
+    return text
+
+
 def run(command, seconds=20, **kw):
     """Run a command (a string goes to sh); its output is captured, its status not judged."""
     kw.setdefault("shell", isinstance(command, str))

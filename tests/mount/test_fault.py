@@ -6,7 +6,7 @@ import os
 import threading
 import time
 
-from harness import Mount, equal, errno_of, read, run, took, until
+from harness import Mount, at_once, equal, errno_of, read, run, took, until
 from test_life import Unstarted, mounts
 from test_models import XOR, Models
 
@@ -109,8 +109,7 @@ def test_fault__wait_hangs__deadline_answered_health_quick_unmount_bounded():
         m.put("a.json", json.dumps({"prompt": "hello\n", "deadline_ms": 300}))
         with took(1, "the deadline's answer"):
             equal(errno_of(m.out, "a"), errno.ETIMEDOUT, "answer")
-        with took(0.1, "health"):
-            read(m.path + "/health")
+        at_once(m.path + "/health")
         m.put("b.json", HELLO)
         answers = []
         reader = threading.Thread(target=lambda: answers.append(errno_of(m.out, "b")))
@@ -131,8 +130,7 @@ def test_fault__wait_hangs_without_deadline__quarantine_told_and_the_rest_goes_o
         with took(2, "the answer"):
             equal(errno_of(m.out, "a"), errno.ETIMEDOUT, "answer")
         until(lambda: "quarantine: " in read(m.path + "/health"), 5, "told")
-        with took(0.1, "health"):
-            health = read(m.path + "/health")
+        health = at_once(m.path + "/health")
         assert health.startswith("recovering\n") and "action: " in health, health
         assert not os.path.exists(m.path + "/ready")
         m.put("b.json", json.dumps({"prompt": "x", "deadline_ms": 200}))
