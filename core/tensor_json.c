@@ -1,46 +1,54 @@
 #include "core/tensor_json.h"
 
-static void add_element(struct json_value *to, enum dtype t, const void *data, size_t i)
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+
+#include "core/base/buf.h"
+#include "core/base/decimal.h"
+
+static const char *integer(int64_t n, char ret[DECIMAL_TEXT_SIZE])
+{
+	snprintf(ret, DECIMAL_TEXT_SIZE, "%" PRId64, n);
+	return ret;
+}
+
+static const char *element(enum dtype t, const void *data, size_t i, char ret[DECIMAL_TEXT_SIZE])
 {
 	switch (t) {
 	case DTYPE_BOOL:
-		json_add_bool(to, NULL, ((const uint8_t *)data)[i] != 0);
-		break;
+		return ((const uint8_t *)data)[i] ? "true" : "false";
 	case DTYPE_INT8:
-		json_add_int(to, NULL, ((const int8_t *)data)[i]);
-		break;
+		return integer(((const int8_t *)data)[i], ret);
 	case DTYPE_UINT8:
-		json_add_uint(to, NULL, ((const uint8_t *)data)[i]);
-		break;
+		return integer(((const uint8_t *)data)[i], ret);
 	case DTYPE_INT16:
-		json_add_int(to, NULL, ((const int16_t *)data)[i]);
-		break;
+		return integer(((const int16_t *)data)[i], ret);
 	case DTYPE_UINT16:
 	case DTYPE_FLOAT16: /* its bits: JSON has no half */
-		json_add_uint(to, NULL, ((const uint16_t *)data)[i]);
-		break;
+		return integer(((const uint16_t *)data)[i], ret);
 	case DTYPE_INT32:
-		json_add_int(to, NULL, ((const int32_t *)data)[i]);
-		break;
+		return integer(((const int32_t *)data)[i], ret);
 	case DTYPE_UINT32:
-		json_add_uint(to, NULL, ((const uint32_t *)data)[i]);
-		break;
+		return integer(((const uint32_t *)data)[i], ret);
 	case DTYPE_INT64:
-		json_add_int(to, NULL, ((const int64_t *)data)[i]);
-		break;
+		return integer(((const int64_t *)data)[i], ret);
 	case DTYPE_UINT64:
-		json_add_uint(to, NULL, ((const uint64_t *)data)[i]);
-		break;
+		snprintf(ret, DECIMAL_TEXT_SIZE, "%" PRIu64, ((const uint64_t *)data)[i]);
+		return ret;
 	case DTYPE_FLOAT32:
-		json_add_float(to, NULL, ((const float *)data)[i]);
-		break;
+		return isfinite(((const float *)data)[i])
+			? decimal_from_float(((const float *)data)[i], ret)
+			: "null";
 	case DTYPE_FLOAT64:
-		json_add_double(to, NULL, ((const double *)data)[i]);
-		break;
+		return isfinite(((const double *)data)[i])
+			? decimal_from_double(((const double *)data)[i], ret)
+			: "null";
 	case DTYPE_INVALID:
 	case DTYPE_COUNT:
 		break;
 	}
+	return "null";
 }
 
 void tensor_json_describe(struct json_value *object, const struct tensor_spec *t)
@@ -63,13 +71,20 @@ void tensor_json_list(struct json_value *object, const char *key, const struct t
 		tensor_json_describe(json_add_object(list, NULL), &t[i]);
 }
 
+/* As text: a tree would take some hundred bytes for each. */
 void tensor_json_data(struct json_value *object, const struct tensor_spec *t, const void *data)
 {
-	struct json_value *values = json_add_array(object, "data");
+	AUTO_BUF struct buf values = BUF_INIT;
 	size_t n = (size_t)tensor_elements(t);
+	char text[DECIMAL_TEXT_SIZE];
 
-	for (size_t i = 0; i < n; i++)
-		add_element(values, t->dtype, data, i);
+	buf_puts(&values, "[");
+	for (size_t i = 0; i < n; i++) {
+		buf_puts(&values, i ? ", " : "");
+		buf_puts(&values, element(t->dtype, data, i, text));
+	}
+	buf_puts(&values, "]");
+	json_add_text(object, "data", buf_error(&values) ? NULL : buf_text(&values));
 }
 
 void tensor_json_add(struct json_value *array, const struct tensor_spec *t, const void *data)

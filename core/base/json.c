@@ -23,7 +23,6 @@
 #include "core/base/utf8.h"
 
 #define MARK_BROKEN (-1) /* a container that lost a child for want of memory */
-#define MARK_FLOAT  (-2) /* a number that was made from a float */
 
 #define EXACT_LIMIT 9007199254740992.0 /* 2^53: up to here every integer is a double of its own */
 
@@ -230,9 +229,15 @@ static int refuse(const struct json_scanner *s, const char *text, size_t len, st
 		s->reason);
 }
 
+/* Bytes of a byte order mark in front. */
+static size_t mark_of(const char *text, size_t len)
+{
+	return len >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
+}
+
 int json_parse(const char *text, size_t len, struct json_value **ret, struct fault *f)
 {
-	size_t mark = len >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
+	size_t mark = mark_of(text, len);
 	struct walk w = { .text = text, .end = text + len, .at = text + mark, .f = f };
 	struct json_scanner s;
 	cJSON *root;
@@ -259,6 +264,34 @@ void json_free(struct json_value *root)
 	cJSON_Delete((cJSON *)root);
 }
 
+static bool is_space(char c)
+{
+	return c == ' ' || c == '\n' || c == '\r' || c == '\t';
+}
+
+int json_compact(const char *text, size_t len, struct buf *out)
+{
+	size_t run = mark_of(text, len);
+	bool quoted = false;
+	struct json_scanner s;
+
+	json_scanner_init(&s);
+	if (json_scan(&s, text, len) != JSON_COMPLETE)
+		return -EINVAL;
+	for (size_t i = run; i < len; i++) {
+		if (text[i] == '"')
+			quoted = !quoted;
+		else if (quoted && text[i] == '\\')
+			i++;
+		else if (!quoted && is_space(text[i])) {
+			buf_put(out, text + run, i - run);
+			run = i + 1;
+		}
+	}
+	buf_put(out, text + run, len - run);
+	return buf_error(out);
+}
+
 /* --- looking ---------------------------------------------------------------------------------- */
 
 enum json_type json_type(const struct json_value *v)
@@ -275,6 +308,8 @@ enum json_type json_type(const struct json_value *v)
 		return JSON_ARRAY;
 	case cJSON_Object:
 		return JSON_OBJECT;
+	case cJSON_Raw:
+		return JSON_TEXT;
 	default:
 		return JSON_NULL;
 	}
@@ -289,6 +324,7 @@ const char *json_type_name(enum json_type type)
 		[JSON_STRING] = "a string",
 		[JSON_ARRAY] = "an array",
 		[JSON_OBJECT] = "an object",
+		[JSON_TEXT] = "a text of JSON",
 	};
 
 	return names[type];
@@ -331,6 +367,11 @@ size_t json_count(const struct json_value *container)
 const char *json_string(const struct json_value *v)
 {
 	return cJSON_GetStringValue(node(v));
+}
+
+const char *json_text(const struct json_value *v)
+{
+	return node(v)->valuestring;
 }
 
 bool json_bool(const struct json_value *v)
@@ -389,8 +430,6 @@ const char *json_number_text(const struct json_value *v, char ret[JSON_MAX_NUMBE
 
 	if (n->valuestring)
 		strcpy(ret, n->valuestring);
-	else if (n->valueint == MARK_FLOAT)
-		decimal_from_float((float)n->valuedouble, ret);
 	else
 		decimal_from_double(n->valuedouble, ret);
 	return ret;
@@ -478,19 +517,9 @@ void json_add_uint(struct json_value *to, const char *key, uint64_t n)
 	attach(to, key, make_integer(false, n));
 }
 
-static void add_number(struct json_value *to, const char *key, double d, int mark)
-{
-	attach(to, key, isfinite(d) ? marked(cJSON_CreateNumber(d), mark) : cJSON_CreateNull());
-}
-
 void json_add_double(struct json_value *to, const char *key, double d)
 {
-	add_number(to, key, d, 0);
-}
-
-void json_add_float(struct json_value *to, const char *key, float f)
-{
-	add_number(to, key, (double)f, MARK_FLOAT);
+	attach(to, key, isfinite(d) ? marked(cJSON_CreateNumber(d), 0) : cJSON_CreateNull());
 }
 
 void json_add_bool(struct json_value *to, const char *key, bool b)
@@ -501,6 +530,11 @@ void json_add_bool(struct json_value *to, const char *key, bool b)
 void json_add_null(struct json_value *to, const char *key)
 {
 	attach(to, key, cJSON_CreateNull());
+}
+
+void json_add_text(struct json_value *to, const char *key, const char *text)
+{
+	attach(to, key, text ? cJSON_CreateRaw(text) : NULL);
 }
 
 void json_remove(struct json_value *object, const char *key)

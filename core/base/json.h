@@ -16,7 +16,15 @@
 #define JSON_MAX_DEPTH  64
 #define JSON_MAX_NUMBER 63 /* bytes of one number; cJSON reads no further */
 
-enum json_type { JSON_NULL, JSON_BOOL, JSON_NUMBER, JSON_STRING, JSON_ARRAY, JSON_OBJECT };
+enum json_type {
+	JSON_NULL,
+	JSON_BOOL,
+	JSON_NUMBER,
+	JSON_STRING,
+	JSON_ARRAY,
+	JSON_OBJECT,
+	JSON_TEXT, /* made by json_add_text(): it cannot be looked into */
+};
 
 struct json_value; /* borrowed from its document */
 
@@ -50,6 +58,10 @@ enum json_verdict json_scan(struct json_scanner *s, const char *bytes, size_t n)
 int json_parse(const char *text, size_t len, struct json_value **ret, struct fault *f);
 void json_free(struct json_value *root); /* NULL is fine */
 
+/* Append a whole document without the white space between its tokens; no tree is made. -ENOMEM, or
+ * -EINVAL with nothing appended when it is none. */
+int json_compact(const char *text, size_t len, struct buf *out);
+
 enum json_type json_type(const struct json_value *v);
 const char *json_type_name(enum json_type type);  /* "a string", "an object", ... */
 size_t json_offset(const struct json_value *v);   /* of its first byte in the parsed text */
@@ -62,6 +74,7 @@ const struct json_value *json_next(const struct json_value *v);
 size_t json_count(const struct json_value *container);
 
 const char *json_string(const struct json_value *v); /* NULL when not a string; never holds a NUL */
+const char *json_text(const struct json_value *v);   /* of a JSON_TEXT */
 bool json_bool(const struct json_value *v);
 double json_double(const struct json_value *v); /* of a number */
 /* As it was written when that is more than a double holds, else the shortest that reads back. */
@@ -83,9 +96,11 @@ void json_add_string(struct json_value *to, const char *key, const char *text);
 void json_add_int(struct json_value *to, const char *key, int64_t n);
 void json_add_uint(struct json_value *to, const char *key, uint64_t n);
 void json_add_double(struct json_value *to, const char *key, double d);
-void json_add_float(struct json_value *to, const char *key, float f); /* shortest that reads back */
 void json_add_bool(struct json_value *to, const char *key, bool b);
 void json_add_null(struct json_value *to, const char *key);
+/* `text` is one JSON value, which is put out as it stands: many numbers need no tree of values. NULL is
+ * a failed allocation. */
+void json_add_text(struct json_value *to, const char *key, const char *text);
 /* Drop the member `key` of an object, made or parsed; nothing when there is none. */
 void json_remove(struct json_value *object, const char *key);
 /* A deep copy of `v` under `key`. */

@@ -112,6 +112,9 @@ static int render(const struct json_value *v, bool pretty, unsigned level, struc
 	case JSON_STRING:
 		render_string(json_string(v), out);
 		return 0;
+	case JSON_TEXT:
+		buf_puts(out, json_text(v));
+		return 0;
 	default:
 		return render_container(v, pretty, level, out);
 	}

@@ -51,8 +51,8 @@ static int check_context(const struct request *req, const struct run_limits *lim
 		"the ids of the request are of a context that has ended");
 }
 
-/* A JSON document has at least a digit, a comma and a blank for each value, and takes far more memory
- * while it is made: one that cannot be kept is not begun. */
+/* A JSON document has at least a digit, a comma and a blank for each value: one that cannot be kept is
+ * not begun. */
 #define JSON_VALUE_BYTES 3
 
 static uint64_t least_output(const struct launch_plan *plan, enum request_output form)

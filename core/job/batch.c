@@ -292,7 +292,7 @@ static int make_ids(struct answer_ids *ret)
 }
 
 static void fill_openai(struct json_value *to, const struct batch_entry *e,
-	const struct answer_ids *ids, const struct json_value *body, const struct fault *why)
+	const struct answer_ids *ids, const char *body, const struct fault *why)
 {
 	json_add_string(to, "id", ids->line);
 	add_custom_id(to, e);
@@ -310,13 +310,13 @@ static void fill_openai(struct json_value *to, const struct batch_entry *e,
 
 		json_add_int(response, "status_code", 200);
 		json_add_string(response, "request_id", ids->request);
-		json_add_copy(response, "body", body);
+		json_add_text(response, "body", body);
 		json_add_null(to, "error");
 	}
 }
 
-static void fill_own(struct json_value *to, const struct batch_entry *e,
-	const struct json_value *body, const struct json_value *error)
+static void fill_own(struct json_value *to, const struct batch_entry *e, const char *body,
+	const struct json_value *error)
 {
 	add_custom_id(to, e);
 	json_add_uint(to, "line", e->number);
@@ -324,7 +324,7 @@ static void fill_own(struct json_value *to, const struct batch_entry *e,
 		json_add_null(to, "response");
 		json_add_copy(to, "error", error);
 	} else {
-		json_add_copy(to, "response", body);
+		json_add_text(to, "response", body);
 		json_add_null(to, "error");
 	}
 }
@@ -346,8 +346,8 @@ static int put_line(const struct json_value *line, struct buf *out)
 	return err ? err : buf_error(out);
 }
 
-static int answer(const struct batch_entry *e, const struct json_value *body,
-	const struct fault *why, struct buf *out)
+static int answer(const struct batch_entry *e, const char *body, const struct fault *why,
+	struct buf *out)
 {
 	struct json_value *line = NULL, *error = NULL;
 	struct answer_ids ids;
@@ -372,14 +372,12 @@ static int answer(const struct batch_entry *e, const struct json_value *body,
 
 int batch_answer(const struct batch_entry *e, const struct buf *document, struct buf *out)
 {
-	struct json_value *body;
-	int err = json_parse(buf_text(document), document->len, &body, NULL);
+	AUTO_BUF struct buf body = BUF_INIT;
+	int err = json_compact(buf_text(document), document->len, &body);
 
 	if (err)
 		return err == -ENOMEM ? err : -EIO;
-	err = answer(e, body, NULL, out);
-	json_free(body);
-	return err;
+	return answer(e, buf_text(&body), NULL, out);
 }
 
 int batch_answer_error(const struct batch_entry *e, const struct fault *why, struct buf *out)

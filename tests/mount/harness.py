@@ -389,6 +389,6 @@ class Mount:
         """Jobs that began to run."""
         return self.metric("npufs_jobs_started_total")
 
-    def rss(self):
-        """The daemon's resident kilobytes."""
-        return int(_fields(read(f"/proc/{self.pid}/status").replace("\t", " "))["VmRSS"].split()[0])
+    def rss(self, field="VmRSS"):
+        """The daemon's resident kilobytes; with "VmHWM" the most there ever were."""
+        return int(_fields(read(f"/proc/{self.pid}/status").replace("\t", " "))[field].split()[0])

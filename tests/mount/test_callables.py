@@ -9,8 +9,8 @@ import os
 import stat
 import struct
 
-from harness import (BUILD, DELAY, LONG_REQUEST, TOP, U1, Mount, as_user, equal, errno_of, need_root, ok, read,
-                     run, took, until, write)
+from harness import (BUILD, DELAY, LONG_REQUEST, SANITIZED, TOP, U1, Mount, Skip, as_user, equal,
+                     errno_of, need_root, ok, read, run, took, until, write)
 from test_control import command, found, records
 
 LIMIT = 8192
@@ -467,6 +467,22 @@ def test_launch__more_output_than_is_kept__refused_before_it_is_made():
         assert m.rss() < before + 65536, f"{before} kB, then {m.rss()}"
         m.put("fits.json", add("add", output="raw", outputs=[{"name": "z", "shape": [4_000_000]}]))
         equal(m.done("fits")["state"], "done")
+
+
+def test_launch__as_much_json_as_is_kept__takes_little_memory():
+    """A user of the smallest tensors must not have the daemon killed for its memory."""
+    need_root()
+    if SANITIZED:
+        raise Skip("a sanitizer keeps what was freed")
+    with Mount() as m:
+        put(m, "add")
+        before, n = m.rss(), 5_000_000
+        m.put("big.json", add("add", outputs=[{"name": "z", "shape": [n]}]))
+        equal(m.done("big")["state"], "done")
+        peak = m.rss("VmHWM")
+        assert peak < before + 150 * 1024, f"{before} kB, then {peak}"
+        got, = json.loads(m.out("big"))["outputs"]
+        equal((got["shape"], got["data"][:5], sum(got["data"])), ([n], [11, 22, 33, 44, 0], 110))
 
 
 def test_launch__what_is_wrong__said_by_field():
