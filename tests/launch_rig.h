@@ -29,11 +29,13 @@ static bool launch_fails(unsigned *left)
 	return true;
 }
 
-static unsigned launch_rig_copies; /* so many there were */
+static unsigned launch_rig_copies;  /* so many there were */
+static unsigned launch_rig_copy_ms; /* each takes so long */
 
 static enum npu_error launch_rig_copy(void *m, uint64_t to, const void *from, uint64_t n)
 {
 	launch_rig_copies++;
+	usleep(launch_rig_copy_ms * 1000);
 	return launch_fails(&launch_faults.copies) ? launch_faults.code
 						   : memory_soft_ops.copy(m, to, from, n);
 }
@@ -135,6 +137,7 @@ static inline const struct device_ops *launch_rig_ops(const struct device_ops *l
 		ops.callable_context = launch_rig_context;
 	memset(&launch_faults, 0, sizeof launch_faults);
 	launch_rig_n_running = 0;
+	launch_rig_copy_ms = 0;
 	return &ops;
 }
 

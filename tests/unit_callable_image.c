@@ -283,6 +283,10 @@ static void image_build__wrong_specification__said_where(void **state)
 			    "\"name\":\"a\",\"code\":[\"mov s0, s1\"]},{\"id\":1,\"name\":\"b\","
 			    "\"code\":[\"mov s0, s1\"]}]}",
 			"twice" },
+		{ SPEC_HEAD "\"orchestration\":[\"call a\"],\"children\":[{\"id\":1,"
+			    "\"name\":\"a\",\"code\":[\"mov s0, s1\"]},{\"id\":2,\"name\":\"a\","
+			    "\"code\":[\"mov s0, s1\"]}]}",
+			"\"a\" is there twice" },
 		{ SPEC_HEAD "\"orchestration\":[\"mov s0, s1\"],\"children\":[{\"id\":1,"
 			    "\"name\":\"a\",\"code\":[\"loop s0, n, 1\"]}]}",
 			"a, instruction" },

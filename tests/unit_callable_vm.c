@@ -491,6 +491,10 @@ static void assemble__wrong_lines__said_what(void **state)
 		{ "loop s0, x, 1", "no such scalar" },
 		{ "const s0, 12x", "not a number" },
 		{ "const s0, 4294967296x", "not a number" },
+		{ "const s0, 4294967296", "not a number" }, /* without a point it is no float32 */
+		{ "const s0, -2147483649", "not a number" },
+		{ "const s0, 0x100000000", "not a number" },
+		{ "const s0, 1e39", "not a number" },
 		{ "call nobody", "no such child" },
 	};
 	static struct program p;

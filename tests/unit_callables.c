@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 
+#include "core/engine/run.h"
 #include "tests/launch_rig.h"
 #include "tests/request_checks.h"
 
@@ -442,6 +443,83 @@ static void check__before_the_store_was_read__names_wait_and_ids_do_not(void **s
 	request_free(req);
 }
 
+/* --- room ------------------------------------------------------------------------------------- */
+
+/* Memory that is only said to be as large. */
+static enum npu_error paper_allocate(void *m, uint64_t bytes, uint64_t align, uint64_t *ret)
+{
+	(void)bytes;
+	return memory_soft_ops.allocate(m, CALLABLE_BLOCK_BYTES, align, ret);
+}
+
+static enum npu_error paper_copy(void *m, uint64_t to, const void *from, uint64_t n)
+{
+	(void)m, (void)to, (void)from, (void)n;
+	return NPU_SUCCESS;
+}
+
+static const struct device_ops *paper_ops(void)
+{
+	static struct callable_memory_ops memory;
+	static struct device_ops ops;
+
+	ops = *launch_rig_ops(device_backend("sim"));
+	memory = *ops.callables;
+	memory.allocate = paper_allocate;
+	memory.copy = paper_copy;
+	ops.callables = &memory;
+	return &ops;
+}
+
+#define LARGE \
+	"{\"callable\":\"add\",\"inputs\":[" V("x") "," V( \
+		"y") "],\"outputs\":[{\"name\":\"z\"," \
+		     "\"shape\":[67108000]}],\"scalars\":[2],\"output\":\"raw\"}"
+#define LARGE_AT_ONCE 4 /* as many as there is room for */
+
+static struct run *large_run(struct world *w)
+{
+	const struct run_limits limits = { .output_bytes = 1 << 30, .callables = w->t };
+	struct run *run;
+
+	assert_int_equal(run_launch_new(accepted(LARGE), &limits, &run, &w->f), 0);
+	return run;
+}
+
+/* Its tensors are taken, or wait for their turn. */
+static void take_three(struct world *w, struct run *run)
+{
+	struct step_fault f = { .fault = FAULT_NONE };
+
+	for (int i = 0; i < 3; i++)
+		if (run->ops->step(run, NULL, &f) != STEP_MORE)
+			fail_msg("%s", f.fault.reason);
+	callables_refresh(w->t);
+}
+
+static void launch__buffers_of_others_have_the_room__waits_for_it(void **state)
+{
+	struct world *w = *state;
+	struct run *runs[LARGE_AT_ONCE + 1];
+	uint64_t launches, full;
+
+	open_device(w, paper_ops());
+	prepare(w, "add", "add");
+	for (size_t i = 0; i < ARRAY_SIZE(runs); i++)
+		runs[i] = large_run(w);
+	for (size_t i = 0; i < LARGE_AT_ONCE; i++)
+		take_three(w, runs[i]);
+	full = callables_figures(w->t, &launches).buffer_bytes;
+	take_three(w, runs[LARGE_AT_ONCE]);
+	assert_int_equal(callables_figures(w->t, &launches).buffer_bytes, full);
+	runs[0]->ops->free(runs[0]);
+	take_three(w, runs[LARGE_AT_ONCE]);
+	assert_int_equal(callables_figures(w->t, &launches).buffer_bytes, full);
+	for (size_t i = 1; i < ARRAY_SIZE(runs); i++)
+		runs[i]->ops->free(runs[i]);
+	assert_int_equal(callables_figures(w->t, &launches).buffer_bytes, 0);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, up, down)
 
 int main(void)
@@ -465,6 +543,7 @@ int main(void)
 		TEST(poisoned__fault_that_reaches_further__said_until_closed),
 		TEST(plan__by_name_and_id__the_resident),
 		TEST(check__before_the_store_was_read__names_wait_and_ids_do_not),
+		TEST(launch__buffers_of_others_have_the_room__waits_for_it),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -140,6 +140,65 @@ static void prepare__while_a_job_is_on_the_device__not_drained(void **state)
 	assert_int_equal(in_use(), 0);
 }
 
+/* A callable may be registered for longer than an inference may take; then all is as it was before. */
+static void prepare__longer_than_wait_limit__health_as_before(void **state)
+{
+	(void)state;
+	config.wait_limit_ns = 500 * NS_PER_MS;
+	begin();
+	launch_rig_copy_ms = 1000;
+	launch_rig_keep(t, "more", "softmax");
+	assert_int_equal(operate(ENGINE_PREPARE, "more"), 0);
+	assert_int_equal(health_state(&r.health), HEALTH_READY);
+	assert_int_equal(operate(ENGINE_DRAIN, NULL), 0);
+	launch_rig_keep(t, "again", "softmax");
+	assert_int_equal(operate(ENGINE_PREPARE, "again"), 0);
+	assert_int_equal(health_state(&r.health), HEALTH_DRAINING);
+	assert_string_equal(seen().reason, "the operator drained the device; new jobs are refused");
+}
+
+/* An image of many children, of which none is called: a launch makes one step and validates all. */
+static void keep_library(const char *name)
+{
+	struct buf spec = BUF_INIT, image = BUF_INIT;
+	struct fault f = FAULT_NONE;
+	uint64_t number;
+
+	buf_puts(&spec,
+		"{\"format\":\"npufs-callable-1\",\"name\":\"library\",\"tensors\":[],"
+		"\"scalars\":[],\"orchestration\":[\"mov s0, s1\"],\"children\":[");
+	for (int i = 0; i < 100; i++) {
+		buf_printf(&spec, "%s{\"id\":%d,\"name\":\"f%d\",\"code\":[\"mov s0, s1\"",
+			i ? "," : "", i, i);
+		for (int k = 0; k < 100; k++)
+			buf_puts(&spec, ",\"fma v0, v1, v2, v3\"");
+		buf_puts(&spec, "]}");
+	}
+	buf_puts(&spec, "]}");
+	if (image_build(buf_text(&spec), spec.len, &image, &f))
+		fail_msg("%s", f.reason);
+	buf_done(&spec);
+	assert_int_equal(callables_create(t, name, &number), 0);
+	assert_int_equal(callables_commit(t, number, &image), 0);
+	assert_int_equal(callables_keep(t, name, &f), 0);
+	assert_int_equal(operate(ENGINE_PREPARE, name), 0);
+}
+
+static void launch__repeated_image_of_many_children__others_have_their_turns(void **state)
+{
+	struct job *j;
+
+	(void)state;
+	begin();
+	keep_library("library");
+	j = submit("{\"callable\":\"library\",\"repeat\":1000000}");
+	while (job_state(j) != JOB_RUNNING)
+		nap();
+	check_runs(PROMPT, "def\n");
+	engine_cancel(r.engine, j);
+	job_put(j);
+}
+
 /* What is wrong with the image comes before what is wrong with the context. */
 static void prepare__malformed_without_a_context__invalid_argument(void **state)
 {
@@ -344,6 +403,37 @@ static void fault__context_cannot_be_closed__kept_until_a_later_try(void **state
 	assert_false(seen().poisoned);
 }
 
+/* Those that wait find that it is gone, and leave its tries to who looks after it. */
+static void fault__context_cannot_be_closed_for_a_while__not_for_those_to_try_that_wait(
+	void **state)
+{
+	struct job *prompt, *launches[5];
+	uint64_t before;
+	int ms = 0;
+
+	(void)state;
+	config.max_active = 1;
+	begin();
+	before = callables_number(t);
+	fake_hold();
+	prompt = submit(PROMPT);
+	fake_await_held();
+	for (size_t i = 0; i < ARRAY_SIZE(launches); i++)
+		launches[i] = submit(ADD);
+	launch_faults =
+		(struct launch_faults){ .code = NPU_DEVICE_CRASH, .launches = 1, .releases = 1000 };
+	fake_let_go();
+	for (size_t i = 0; i < ARRAY_SIZE(launches); i++) {
+		check_error(launches[i], JOB_FAILED, i ? -EBADFD : -EIO);
+		job_put(launches[i]);
+	}
+	launch_faults.releases = 0;
+	job_put(prompt);
+	while (callables_number(t) != before + 1 && ms++ < PATIENCE_MS)
+		nap();
+	check_runs(ADD, SUM);
+}
+
 /* --- contexts that end ------------------------------------------------------------------------ */
 
 static void reset__with_residents__same_names_in_another_context(void **state)
@@ -395,6 +485,8 @@ int main(void)
 		LAUNCH_TEST(launch__beside_prompts__both_answered),
 		LAUNCH_TEST(launch__one_at_a_time__kinds_take_turns),
 		LAUNCH_TEST(prepare__while_a_job_is_on_the_device__not_drained),
+		LAUNCH_TEST(prepare__longer_than_wait_limit__health_as_before),
+		LAUNCH_TEST(launch__repeated_image_of_many_children__others_have_their_turns),
 		LAUNCH_TEST(prepare__malformed_without_a_context__invalid_argument),
 		LAUNCH_TEST(launch__without_a_usable_model__refused_as_all_are),
 		LAUNCH_TEST(launch__when_the_model_has_failed_meanwhile__answered),
@@ -407,6 +499,8 @@ int main(void)
 		LAUNCH_TEST(prepare__nothing_may_be_submitted__refused),
 		LAUNCH_TEST(fault__capture_cannot_be_ended__not_left_to_the_next_job),
 		LAUNCH_TEST(fault__context_cannot_be_closed__kept_until_a_later_try),
+		LAUNCH_TEST(
+			fault__context_cannot_be_closed_for_a_while__not_for_those_to_try_that_wait),
 		LAUNCH_TEST(reset__with_residents__same_names_in_another_context),
 		LAUNCH_TEST(id__of_a_context_that_ended__never_launches),
 		LAUNCH_TEST(close__then_launch__nothing_there),

@@ -258,6 +258,17 @@ static void pad(struct buf *b, size_t to)
 	buf_put(b, zeros, CALLABLE_ALIGN_UP(b->len, to) - b->len);
 }
 
+/* Text calls children by their names, so the second of one could never be called. */
+static int check_child_name(struct builder *b, const struct spot *at, const struct json_value *v,
+	const char *name)
+{
+	for (uint32_t i = 0; i < b->operands.n_functions; i++)
+		if (strcmp(b->operands.functions[i].name, name) == 0)
+			return manifest_refuse(at, v, b->f, "give each its own name",
+				"\"%s\" is there twice", name);
+	return 0;
+}
+
 static int add_child(struct builder *b, const struct spot *at, const struct json_value *v)
 {
 	struct image_child row = { .offset = b->body.len };
@@ -265,6 +276,8 @@ static int add_child(struct builder *b, const struct spot *at, const struct json
 	struct spot code = { at, "code", 0 };
 	int err = manifest_read_object(at, v, child_rows, ARRAY_SIZE(child_rows), &c, b->f);
 
+	if (!err)
+		err = check_child_name(b, at, v, c.name);
 	if (!err)
 		err = add_code(b, &code, c.code, &b->body, &row.n_code);
 	if (!err)

@@ -117,14 +117,26 @@ static inline uint32_t lane(uint8_t op, uint32_t a, uint32_t b, uint32_t c)
 	}
 }
 
+/* A loop for each operation, which then does nothing but that: a launch of the most steps takes so much
+ * less of wait_limit. */
 static void each_lane(struct vm_frame *fr, const struct vm_instr *in)
 {
 	struct lanes d = lanes_of(fr, in->d), a = lanes_of(fr, in->a), b = lanes_of(fr, in->b),
 		     c = lanes_of(fr, in->c);
 	uint32_t n = count_of(fr, in->d);
 
-	for (uint32_t i = 0; i < n; i++)
-		d.at[i] = lane(in->op, a.at[i * a.next], b.at[i * b.next], c.at[i * c.next]);
+	switch (in->op) {
+#define OP(id, name, operands) \
+	case VM_##id: \
+		for (uint32_t i = 0; i < n; i++) \
+			d.at[i] = lane(VM_##id, a.at[i * a.next], b.at[i * b.next], \
+				c.at[i * c.next]); \
+		return;
+#include "core/callable/vm_ops.def"
+#undef OP
+	default:
+		return;
+	}
 }
 
 /* Which operation joins two lanes, and what no lanes at all come to. */

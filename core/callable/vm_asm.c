@@ -100,15 +100,25 @@ static bool read_int(const char *text, uint32_t *ret)
 	return true;
 }
 
+/* An integer that does not fit is none of float32 either: that has a point or an exponent. */
+static bool is_integer(const char *text)
+{
+	char *end;
+
+	strtoll(text, &end, 0);
+	return whole(text, end);
+}
+
 static bool read_number(const char *text, uint32_t *ret)
 {
 	char *end;
 	float n;
 
-	if (read_int(text, ret))
-		return true;
+	if (is_integer(text))
+		return read_int(text, ret);
+	errno = 0;
 	n = strtof(text, &end);
-	if (!whole(text, end))
+	if (!whole(text, end) || (errno == ERANGE && isinf(n)))
 		return false;
 	memcpy(ret, &n, sizeof n);
 	return true;
@@ -184,7 +194,7 @@ static const char *operand_name(char operand)
 		{ "t", "no such tensor" },
 		{ "km", "no such scalar argument" },
 		{ "x", "no such child" },
-		{ "nip", "not a number" },
+		{ "nip", "not a number of 32 bits" },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++)

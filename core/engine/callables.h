@@ -108,6 +108,9 @@ int callables_blame(struct callables *t, const char *name, int err, struct fault
 /* End the context and forget all names; the store's part is callables_unkeep_all(). A new one is
  * opened by the next callables_attach(). */
 int callables_close(struct callables *t, struct fault *f);
+/* Room for `bytes` among the buffers (callable/buffer.h), which launches share; false: not now. */
+bool callables_take_room(struct callables *t, uint64_t bytes);
+void callables_give_room(struct callables *t, uint64_t bytes);
 /* The present context's, or NULL when that is not the one with this number (0: whichever). */
 struct callable_cache *callables_context(struct callables *t, uint64_t number);
 

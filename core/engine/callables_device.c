@@ -370,6 +370,19 @@ bool callables_poisoned(struct callables *t)
 	return t->cache && callable_figures(t->cache).poisoned;
 }
 
+bool callables_take_room(struct callables *t, uint64_t bytes)
+{
+	bool there = bytes <= CALLABLE_BUFFER_BYTES_MAX - t->room_taken;
+
+	t->room_taken += there ? bytes : 0;
+	return there;
+}
+
+void callables_give_room(struct callables *t, uint64_t bytes)
+{
+	t->room_taken -= bytes;
+}
+
 struct callable_cache *callables_context(struct callables *t, uint64_t number)
 {
 	return !number || number == t->context ? t->cache : NULL;

@@ -32,7 +32,9 @@ struct callables {
 	struct callable_figures figures; /* as of the last change */
 	uint64_t launches;               /* likewise */
 
-	struct callable_cache *cache; /* the device's thread's; NULL: no context */
+	/* the device's thread's */
+	struct callable_cache *cache; /* NULL: no context */
+	uint64_t room_taken;          /* of the buffers */
 };
 
 /* The place of a name in `names`; true when it is there. */

@@ -61,26 +61,47 @@ void engine_renew_context(struct engine *e)
 	health_set_poisoned(e->health, callables_poisoned(e->callables));
 }
 
+/* One whose end is under way has its tries from time to time: they are not for those to use up who
+ * find that it is gone. */
+static void renew_open_context(struct engine *e)
+{
+	if (callables_number(e->callables))
+		engine_renew_context(e);
+}
+
 void engine_launch_ended(struct engine *e, bool well)
 {
 	if (well)
 		e->renewals = 0;
 	else
-		engine_renew_context(e);
+		renew_open_context(e);
+}
+
+/* The quarantine is over, and no inference was given up that the model would have to be proven after:
+ * what was shown before it is so again. */
+static void end_quarantine(struct engine *e, enum health_state before, const struct fault *why)
+{
+	log_warning("registering a callable took longer than wait_limit");
+	lock_take(&e->lock);
+	engine_show_state_locked(e, before, why->reason[0] ? why : NULL);
+	lock_drop(&e->lock);
 }
 
 int engine_prepare(struct engine *e, const char *name, struct fault *f)
 {
 	int err = engine_stopped_for(e, f) ? f->err : engine_open_device(e, f);
+	enum health_state before;
+	struct fault why;
 
 	if (err)
 		return callables_blame(e->callables, name, err, f);
+	before = health_why(e->health, &why);
 	engine_enter_device(e);
 	err = callables_register(e->callables, name, f);
-	if (engine_leave_device(e) && !err)
-		log_warning("registering a callable took longer than wait_limit");
+	if (engine_leave_device(e))
+		end_quarantine(e, before, &why);
 	err = callables_blame(e->callables, name, err, f);
-	engine_renew_context(e);
+	renew_open_context(e);
 	return err;
 }
 

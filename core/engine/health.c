@@ -182,6 +182,19 @@ enum health_state health_state(struct health *h)
 	return s;
 }
 
+enum health_state health_why(struct health *h, struct fault *ret)
+{
+	enum health_state s;
+
+	*ret = (struct fault)FAULT_NONE;
+	lock_take(&h->lock);
+	s = h->state;
+	fault_clean(ret->reason, sizeof ret->reason, h->reason);
+	fault_clean(ret->action, sizeof ret->action, h->action);
+	lock_drop(&h->lock);
+	return s;
+}
+
 uint64_t health_generation(struct health *h)
 {
 	uint64_t generation;

@@ -81,6 +81,8 @@ void health_set_unaudited(struct health *h, bool unaudited);
 void health_set_poisoned(struct health *h, bool poisoned);
 
 enum health_state health_state(struct health *h);
+/* The same, with what it says of it as a fault without an errno. */
+enum health_state health_why(struct health *h, struct fault *ret);
 const char *health_state_name(enum health_state s);
 uint64_t health_generation(struct health *h); /* 0: none */
 bool health_is_ready(struct health *h);       /* ready or degraded: jobs are taken and run */

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/clock.h"
 #include "core/base/json.h"
 #include "core/base/mem.h"
 #include "core/callable/buffer.h"
@@ -19,8 +20,9 @@
 #include "core/engine/trace.h"
 #include "core/tensor_json.h"
 
-/* Replays go on in one step until so many of the machine's steps may have been made. */
-#define STEP_BUDGET (1u << 20)
+/* Replays go on in one step for so long. The machine's steps say too little of it: each launch also
+ * validates its image, whose children may be many and not called. */
+#define REPLAY_NS (20 * NS_PER_MS)
 
 struct run_launch {
 	struct run base;
@@ -28,6 +30,7 @@ struct run_launch {
 	struct launch_plan *plan;
 	uint64_t addresses[LAUNCH_TENSORS_MAX]; /* 0: none yet */
 	size_t n_taken, n_read; /* whole: what was too busy in the middle is done again */
+	uint64_t room;          /* of the buffers, which is this run's; 0: not yet */
 	bool waited;
 	struct callable_graph *graph; /* NULL: not captured */
 	int64_t launched;             /* rounds */
@@ -121,6 +124,7 @@ static enum npu_error launch_free(struct run *run)
 	for (size_t i = 0; c && i < r->plan->n_tensors; i++)
 		if (r->addresses[i])
 			callable_buffer_release(c, r->addresses[i], &f); /* or the close does it */
+	callables_give_room(run->limits.callables, r->room);
 	if (c) /* before anybody learns of the job's end */
 		callables_refresh(run->limits.callables);
 	for (size_t i = 0; i < r->plan->n_outputs; i++)
@@ -195,19 +199,18 @@ static int capture(struct run_launch *r, struct callable_cache *c, struct fault 
 
 static enum step replay(struct run_launch *r, struct callable_cache *c, struct step_fault *f)
 {
-	uint64_t spent = 0;
+	const int64_t until = clock_mono() + REPLAY_NS;
 
 	if (!r->graph && capture(r, c, &f->fault))
 		return refuse(f);
-	while (r->launched < r->base.request->repeat && spent <= STEP_BUDGET) {
+	do {
 		if (callable_graph_replay(r->graph, &f->fault)) {
 			refuse(f);
 			f->again = false; /* a part of it may have been launched */
 			return STEP_FAILED;
 		}
 		r->launched++;
-		spent += r->plan->machine_steps + 1;
-	}
+	} while (r->launched < r->base.request->repeat && clock_mono() < until);
 	return STEP_MORE;
 }
 
@@ -268,6 +271,22 @@ static const struct phase *phase_of(const struct run_launch *r)
 	return &phases[r->waited ? 3 : 2];
 }
 
+/* All of its tensors have room, or it waits until those of others have gone: with a part of them it
+ * could wait for ever, for one that waits for it. */
+static bool has_room(struct run_launch *r)
+{
+	uint64_t bytes = 0;
+
+	if (r->room)
+		return true;
+	for (size_t i = 0; i < r->plan->n_tensors; i++)
+		bytes += r->plan->tensors[i].bytes;
+	if (!callables_take_room(r->base.limits.callables, bytes))
+		return false;
+	r->room = bytes;
+	return true;
+}
+
 static enum step launch_step(struct run *run, struct buf *piece, struct step_fault *f)
 {
 	struct run_launch *r = (struct run_launch *)run;
@@ -282,6 +301,8 @@ static enum step launch_step(struct run *run, struct buf *piece, struct step_fau
 			"the context of the callables ended while the job ran");
 		return STEP_FAILED;
 	}
+	if (!has_room(r))
+		return STEP_MORE;
 	s = p->step(r, c, f);
 	trace_step(begin, p->kind, DEVICE_AUTO, 0,
 		s == STEP_FAILED ? f->fault.device : NPU_SUCCESS);
