@@ -65,9 +65,24 @@ static void note(struct npufs *fs, const struct cred *who, const char *why)
 	control_note(fs->control, who, row->name, row->node, why);
 }
 
+/* cp seeks over the holes of a sparse file: they are zeros here too. */
+static int append(struct buf *to, uint64_t at, const char *bytes, size_t size)
+{
+	size_t hole = (size_t)(at - to->len);
+	char *room = buf_room(to, hole);
+
+	if (!room)
+		return -ENOMEM;
+	memset(room, 0, hole);
+	to->len += hole;
+	buf_put(to, bytes, size);
+	return buf_error(to);
+}
+
 static int take_bytes(struct npufs *fs, struct image_handle *h, const char *bytes, size_t size,
 	off_t off)
 {
+	const uint64_t end = (uint64_t)off + size;
 	struct fault *f = &h->fault;
 	int err;
 
@@ -75,18 +90,17 @@ static int take_bytes(struct npufs *fs, struct image_handle *h, const char *byte
 		return h->fault.err;
 	if (h->committed)
 		return -EBUSY;
-	if ((uint64_t)off != h->bytes.len)
+	if ((uint64_t)off < h->bytes.len)
 		return fault_set(f, -ESPIPE, "copy it with cp", "it was not written in order");
-	if (h->bytes.len + size > fs->opts.callable_size)
+	if (end > fs->opts.callable_size)
 		return fault_set(f, -EFBIG, "ask the operator for a larger callable_size",
 			"the image has more than %llu bytes",
 			(unsigned long long)fs->opts.callable_size);
-	err = callables_grow(engine_callables(fs->engine), h->number, h->bytes.len + size);
+	err = callables_grow(engine_callables(fs->engine), h->number, end);
 	if (err)
 		return fault_set(f, err, "write it again when others are registered",
 			"too much is written into callables/ at once");
-	buf_put(&h->bytes, bytes, size);
-	if (buf_error(&h->bytes))
+	if (append(&h->bytes, (uint64_t)off, bytes, size))
 		return fault_set(f, -ENOMEM, "write it again later", "no memory for the image");
 	return image_peek(h->bytes.data, h->bytes.len, &h->total, f);
 }

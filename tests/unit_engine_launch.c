@@ -144,9 +144,9 @@ static void prepare__while_a_job_is_on_the_device__not_drained(void **state)
 static void prepare__longer_than_wait_limit__health_as_before(void **state)
 {
 	(void)state;
-	config.wait_limit_ns = 500 * NS_PER_MS;
+	config.wait_limit_ns = 1000 * NS_PER_MS;
 	begin();
-	launch_rig_copy_ms = 1000;
+	launch_rig_copy_ms = 1500;
 	launch_rig_keep(t, "more", "softmax");
 	assert_int_equal(operate(ENGINE_PREPARE, "more"), 0);
 	assert_int_equal(health_state(&r.health), HEALTH_READY);

@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 import os
+import re
 import stat
 import struct
 
@@ -467,6 +468,29 @@ def test_launch__more_output_than_is_kept__refused_before_it_is_made():
         assert m.rss() < before + 65536, f"{before} kB, then {m.rss()}"
         m.put("fits.json", add("add", output="raw", outputs=[{"name": "z", "shape": [4_000_000]}]))
         equal(m.done("fits")["state"], "done")
+
+
+def test_put__sparse_file__its_holes_are_zeros():
+    """What cp makes of one: it seeks over them."""
+    need_root()
+    with Mount() as m:
+        with open(image(m, "add"), "rb") as f:
+            data = f.read()
+        zeros = max(re.finditer(rb"\0+", data), key=lambda z: z.end() - z.start())
+        fd = os.open(m.path + "/callables/add.img", os.O_WRONLY | os.O_CREAT, 0o644)
+        for at, piece in ((0, data[:zeros.start()]), (zeros.end(), data[zeros.end():])):
+            os.lseek(fd, at, os.SEEK_SET)
+            equal(os.write(fd, piece), len(piece))
+        os.close(fd)
+        equal(show(m, "add.id"), "0\n")
+        fd = os.open(m.path + "/callables/back.img", os.O_WRONLY | os.O_CREAT, 0o644)
+        os.write(fd, data[:100])
+        equal(errno_of(os.pwrite, fd, data[:1], 99), errno.ESPIPE)
+        equal(errno_of(os.pwrite, fd, data[:1], (1 << 63) - 2), errno.ESPIPE, "the first fault stays")
+        equal(errno_of(os.close, fd), errno.ESPIPE)
+        fd = os.open(m.path + "/callables/far.img", os.O_WRONLY | os.O_CREAT, 0o644)
+        equal(errno_of(os.pwrite, fd, data[:1], 1 << 62), errno.EFBIG)
+        equal(errno_of(os.close, fd), errno.EFBIG)
 
 
 def test_launch__as_much_json_as_is_kept__takes_little_memory():
