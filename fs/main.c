@@ -452,6 +452,8 @@ static void block_signals(void)
 static void leave_stuck(struct npufs *fs)
 {
 	log_error("the device did not come back in time; leaving without it");
+	if (fs->control)
+		control_leave(fs->control);
 	keeper_unmount(fs->keeper, fs->session);
 	jobaudit_stop();
 	log_close();

@@ -230,10 +230,10 @@ static void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_
 
 	if (to.area->refuse) /* it is told of, whatever comes from where */
 		err = refuse(&to, "rename");
-	else if (flags & ~(unsigned)RENAME_NOREPLACE)
-		err = -EINVAL;
 	else if (!c.area->rename)
 		err = refuse(&c, "rename");
+	else if (flags & ~(unsigned)RENAME_NOREPLACE)
+		err = -EINVAL;
 	else
 		err = c.area->rename(c.fs, &c.cred, c.at, name, at_of(new_parent), new_name,
 			flags & RENAME_NOREPLACE, &sync);

@@ -292,13 +292,16 @@ static void put_empty_files(struct audit_rig *x, unsigned from, unsigned to)
 	}
 }
 
-/* Anybody can be refused: so refusals stop first, and the rest has room. */
-static void write__many_files__refusals_stop_first(void **state)
+/* Anybody can be refused, and who may look can look for ever: so these stop first, and commands have
+ * room. */
+static void write__many_files__refusals_and_looks_stop_first(void **state)
 {
 	struct audit_rig *x = *state;
-	struct audit_record refused = sample;
+	struct audit_record refused = sample, look = sample;
 
 	refused.decision = AUDIT_REFUSED;
+	look.decision = AUDIT_DONE;
+	look.look = true;
 	rig_close(x);
 	put_empty_files(x, 1, AUDIT_FILES_REFUSED);
 	rig_open(x);
@@ -307,6 +310,7 @@ static void write__many_files__refusals_stop_first(void **state)
 	put_empty_files(x, AUDIT_FILES_REFUSED + 1, AUDIT_FILES_REFUSED + 1);
 	rig_open(x);
 	assert_int_equal(audit_write(x->audit, &refused), -ENOSPC);
+	assert_int_equal(audit_write(x->audit, &look), -ENOSPC);
 	assert_int_equal(audit_write(x->audit, &sample), 0);
 	assert_int_equal(unlink(work_path(&x->w, FIRST)), 0); /* moved away meanwhile */
 	assert_int_equal(audit_write(x->audit, &refused), 0);
@@ -501,7 +505,7 @@ int main(void)
 		TEST(write__not_synced__taken_back),
 		TEST(write__not_taken_back__named_by_the_next),
 		TEST(write__file_full__chain_runs_on),
-		TEST(write__many_files__refusals_stop_first),
+		TEST(write__many_files__refusals_and_looks_stop_first),
 		TEST(write__all_files_full__refused),
 		TEST(open__in_use__is_busy),
 		TEST(open__modes__closed_to_others),

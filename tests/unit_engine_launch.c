@@ -31,13 +31,18 @@ static int operate(enum engine_operation what, const char *name)
 }
 
 /* Ready, with "add" registered and kept. */
-static void begin(void)
+static void begin_on(const struct device_ops *ops)
 {
-	start(launch_rig_ops(&fake_ops));
+	start(ops);
 	await_health(HEALTH_READY);
 	t = engine_callables(r.engine);
 	launch_rig_keep(t, "add", "add");
 	assert_int_equal(operate(ENGINE_PREPARE, "add"), 0);
+}
+
+static void begin(void)
+{
+	begin_on(launch_rig_ops(&fake_ops));
 }
 
 static int up_with_store(void **state)
@@ -448,6 +453,28 @@ static void reset__with_residents__same_names_in_another_context(void **state)
 	check_runs(ADD, SUM);
 }
 
+/* A device that is broken until it is reset. */
+static enum npu_error reset_that_mends(struct vdevice *d)
+{
+	(void)d;
+	launch_faults.copies = 0;
+	return NPU_SUCCESS;
+}
+
+static void reset__of_a_device_that_takes_nothing__registered_behind_it(void **state)
+{
+	static struct device_ops ops;
+
+	(void)state;
+	ops = *launch_rig_ops(&fake_ops);
+	ops.reset = reset_that_mends;
+	begin_on(&ops);
+	launch_faults.code = NPU_DEVICE_CRASH;
+	launch_faults.copies = 1000;
+	assert_int_equal(operate(ENGINE_RESET_DEVICE, NULL), 0);
+	check_runs(ADD, SUM);
+}
+
 static void id__of_a_context_that_ended__never_launches(void **state)
 {
 	struct job_order order = { .model = 1, .context = 1, .shape = ANSWER_OWN };
@@ -502,6 +529,7 @@ int main(void)
 		LAUNCH_TEST(
 			fault__context_cannot_be_closed_for_a_while__not_for_those_to_try_that_wait),
 		LAUNCH_TEST(reset__with_residents__same_names_in_another_context),
+		LAUNCH_TEST(reset__of_a_device_that_takes_nothing__registered_behind_it),
 		LAUNCH_TEST(id__of_a_context_that_ended__never_launches),
 		LAUNCH_TEST(close__then_launch__nothing_there),
 	};

@@ -10,6 +10,7 @@ static uint8_t memory[4]; /* of the device, at address 16 */
 static uint32_t reg;
 static enum npu_error reset_code;
 static unsigned ccu_resets, device_resets;
+static _Atomic enum npu_error status_code;
 
 static enum npu_error reset_ccu(struct vdevice *d)
 {
@@ -25,6 +26,13 @@ static enum npu_error reset(struct vdevice *d)
 	device_resets++;
 	fake_log(at_reset, sizeof at_reset);
 	return reset_code;
+}
+
+static enum npu_error status(struct vdevice *d)
+{
+	enum npu_error code = atomic_load(&status_code);
+
+	return code ? code : fake_ops.status(d);
 }
 
 static enum npu_error wait_noting_health(struct outbuf *b)
@@ -68,6 +76,8 @@ static enum npu_error write_reg(struct vdevice *d, uint64_t address, uint32_t va
 static void ready(void)
 {
 	ops = fake_ops;
+	ops.status = status;
+	atomic_store(&status_code, NPU_SUCCESS);
 	ops.reset_ccu = reset_ccu;
 	ops.reset = reset;
 	ops.read_mem = read_mem;
@@ -415,6 +425,31 @@ static void configure__after_a_stop__serves_again(void **state)
 	check_generation(2);
 }
 
+/* A device that is not there is waited for as long as it takes; who commands is not. */
+static void operation__while_the_device_is_waited_for__done_or_told(void **state)
+{
+	const int64_t begin = clock_mono();
+	struct job *j;
+
+	(void)state;
+	ready();
+	atomic_store(&status_code, NPU_DEVICE_UNAVAILABLE);
+	fake_fail("wait", 1, NPU_DEVICE_UNAVAILABLE);
+	check_fails(SHORT, npu_error_row(NPU_DEVICE_UNAVAILABLE)->err);
+	await_health(HEALTH_RECOVERING);
+	j = submit(SHORT);
+	assert_int_equal(operate(ENGINE_DRAIN, false), 0);
+	await_health(HEALTH_DRAINING);
+	assert_int_equal(operate(ENGINE_CONFIGURE, false),
+		npu_error_row(NPU_DEVICE_UNAVAILABLE)->err);
+	await_health(HEALTH_RECOVERING);
+	assert_true(clock_mono() - begin < ENGINE_OPERATE_MS * NS_PER_MS / 2);
+	assert_false(job_ended(j));
+	atomic_store(&status_code, NPU_SUCCESS);
+	check_output(j, "d\n");
+	job_put(j);
+}
+
 static void load__other_model__serves_and_the_hold_is_over(void **state)
 {
 	struct engine_order o = { .what = ENGINE_LOAD, .model = 1 };
@@ -525,6 +560,7 @@ int main(void)
 		TEST(unload__jobs_wait_until_configured),
 		TEST(drain__what_runs_ends_and_new_jobs_are_refused),
 		TEST(configure__after_a_stop__serves_again),
+		TEST(operation__while_the_device_is_waited_for__done_or_told),
 		TEST(load__other_model__serves_and_the_hold_is_over),
 		TEST(parallel__without_evidence__refused),
 		TEST(stop__operation_waits_for_a_held_device__answered),

@@ -143,6 +143,42 @@ static void record__full__off_by_itself_and_the_rest_is_counted(void **state)
 
 /* --- whose an inference is -------------------------------------------------------------------- */
 
+static _Atomic bool rendered;
+
+static void *render_all(void *ret_ns)
+{
+	AUTO_BUF struct buf out = BUF_INIT;
+	const int64_t begin = clock_mono();
+
+	assert_int_equal(trace_render(&out), 0);
+	*(int64_t *)ret_ns = clock_mono() - begin;
+	atomic_store(&rendered, true);
+	return NULL;
+}
+
+/* Who looks is the thread that serves the mount. */
+static void look__while_a_large_one_is_rendered__does_not_wait(void **state)
+{
+	int64_t longest = 0, all = 0;
+	pthread_t t;
+
+	(void)state;
+	begin_trace();
+	for (uint64_t job = 1; look().ended == TRACE_STILL_ON; job++)
+		trace_queue(job, 0, 1000);
+	atomic_store(&rendered, false);
+	pthread_create(&t, NULL, render_all, &all);
+	while (!atomic_load(&rendered)) {
+		const int64_t begin = clock_mono();
+
+		look();
+		longest = clock_mono() - begin > longest ? clock_mono() - begin : longest;
+		nap();
+	}
+	pthread_join(t, NULL);
+	assert_true(longest < all / 2);
+}
+
 static void step__turns_of_two_lanes__each_its_job(void **state)
 {
 	(void)state;
@@ -376,6 +412,7 @@ int main(void)
 		TRACE_TEST(hooks__off__nothing),
 		TRACE_TEST(record__time_is_over__off_by_itself),
 		TRACE_TEST(record__full__off_by_itself_and_the_rest_is_counted),
+		TRACE_TEST(look__while_a_large_one_is_rendered__does_not_wait),
 		TRACE_TEST(step__turns_of_two_lanes__each_its_job),
 		TRACE_TEST(step__turn_of_an_older_trace__nobodys),
 		TRACE_TEST(engine__one_job__its_events_in_order),

@@ -428,7 +428,8 @@ static int add_command(struct audit *a, struct draft *d, const struct audit_reco
 static int write_commands(struct audit *a, const struct audit_record *r, size_t n,
 	size_t *ret_written)
 {
-	const size_t most = r->decision == AUDIT_REFUSED ? AUDIT_FILES_REFUSED : AUDIT_FILES_MAX;
+	const bool yields = r->decision == AUDIT_REFUSED || r->look;
+	const size_t most = yields ? AUDIT_FILES_REFUSED : AUDIT_FILES_MAX;
 	AUTO_CLEANUP(draft_done) struct draft d = draft_begin(a, most);
 	int err = 0;
 

@@ -50,8 +50,8 @@
  * checkpoint of both as it is: after it is on the disk, and only if syslog takes it at once.
  *
  * The oldest files may be moved elsewhere; the rest is then a chain that begins later. Of commands
- * nothing is removed here, and since refused attempts are anybody's, they stop being written first; of
- * jobs the oldest file makes room for the next.
+ * nothing is removed here, and since refused attempts are anybody's, and looks as many as anybody who may
+ * look wants, they stop being written first; of jobs the oldest file makes room for the next.
  *
  * Writing syncs the disk, and waits for others that do: never on a thread that serves the mount, and
  * never with a lock held. Negative errnos. */
@@ -70,7 +70,7 @@
 
 #define AUDIT_FILE_BYTES    (1u << 20) /* a file that would grow past it is followed by the next */
 #define AUDIT_FILES_MAX     256        /* files in the folder; then -ENOSPC */
-#define AUDIT_FILES_REFUSED 192        /* the same for refused attempts */
+#define AUDIT_FILES_REFUSED 192        /* the same for refused attempts and looks */
 #define AUDIT_LINE_MAX      2048       /* bytes of a line and its newline */
 #define AUDIT_MESSAGE_MAX   256        /* bytes of a message; the rest is cut */
 #define AUDIT_NAME_MAX      64         /* of command, node and why */
@@ -110,6 +110,7 @@ struct audit_record {
 		*why; /* a word for a refusal, the name of an error for a failure, an operation's id
 			    for an intent that was approved */
 	const char *message;
+	bool look; /* not written, where that would leave too little room for commands */
 };
 
 /* Texts are words and hexadecimal digits, "" where there is no digest. */
@@ -140,8 +141,8 @@ void audit_close(struct audit *a);
  * and others of audit_open(): in the newest file's. -EIO where `a` is NULL: a trail that could not be
  * opened. Threads may write at the same time. */
 int audit_write(struct audit *a, const struct audit_record *r);
-/* The same for several of one decision, all with one sync, or one for each file they go to. Where it
- * fails, only the first *ret_written, always set, are part of the trail. */
+/* The same for several of one decision, looks or not, all with one sync, or one for each file they go to.
+ * Where it fails, only the first *ret_written, always set, are part of the trail. */
 int audit_write_all(struct audit *a, const struct audit_record *r, size_t n, size_t *ret_written);
 /* What to do then. */
 #define AUDIT_UNWRITTEN_ACTION \

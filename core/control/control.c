@@ -375,6 +375,14 @@ int control_render_trace(struct control *c, struct buf *out)
 	return err == -ENODATA ? 0 : err; /* without one there is no text */
 }
 
+/* It was not begun: an attempt all the same. */
+static void leave_order(struct control *c, struct control_order *o)
+{
+	if (o->what != CONTROL_RENDER)
+		control_note(c, &o->who, name_of(o), node_of(o), "stop");
+	o->done(o, -ESHUTDOWN);
+}
+
 static void *worker_main(void *line)
 {
 	struct line *l = line;
@@ -383,7 +391,7 @@ static void *worker_main(void *line)
 
 	while ((o = take_order(l, &stopping)) || !stopping) {
 		if (o && stopping)
-			o->done(o, -ESHUTDOWN);
+			leave_order(l->control, o);
 		else if (o)
 			run_order(l->control, o);
 	}
@@ -487,13 +495,29 @@ void control_note(struct control *c, const struct cred *who, const char *what, c
 		control_notes_add(c->notes, who, what, node, why);
 }
 
-void control_stop(struct control *c)
+static void end_lines(struct control *c)
 {
 	lock_take(&c->lock);
 	c->stopping = true;
 	for (size_t i = 0; i < LINE_COUNT; i++)
 		lock_cond_signal(&c->lines[i].work);
 	lock_drop(&c->lock);
+}
+
+void control_leave(struct control *c)
+{
+	struct control_order *o;
+	bool stopping;
+
+	end_lines(c);
+	while ((o = take_order(&c->lines[COMMANDS], &stopping)))
+		leave_order(c, o);
+	control_notes_free(take_ptr(c->notes));
+}
+
+void control_stop(struct control *c)
+{
+	end_lines(c);
 	for (size_t i = 0; i < c->n_threads; i++)
 		pthread_join(c->threads[i], NULL);
 	control_notes_free(take_ptr(c->notes));

@@ -59,6 +59,8 @@ struct control_config {
 int control_new(const struct control_config *config, struct control **ret);
 /* What is under way ends first; the rest is answered with -ESHUTDOWN. Before the engine is stopped. */
 void control_stop(struct control *c);
+/* In its place where what is under way does not come back from the device: the process is to end. */
+void control_leave(struct control *c);
 void control_free(struct control *c); /* after control_stop(); NULL is fine */
 
 /* Neither waits. -EAGAIN: too many are under way, which is noted; then `done` is not called. */

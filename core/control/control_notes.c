@@ -118,7 +118,8 @@ static void write_notes(struct control_notes *q, const struct note *notes, size_
 			.node = notes[i].node,
 			.decision = notes[i].why ? AUDIT_REFUSED : AUDIT_DONE,
 			.why = notes[i].why,
-			.message = i ? "" : message };
+			.message = i ? "" : message,
+			.look = true };
 	}
 	if (lost)
 		snprintf(message, sizeof message, "%llu more came before and were not recorded",

@@ -172,7 +172,7 @@ static void verify_all(struct engine *e)
 			engine_model_failed(e, (int)i, &f);
 }
 
-int engine_open_device(struct engine *e, struct fault *f)
+int engine_reach_device(struct engine *e, struct fault *f)
 {
 	struct device_info info;
 	enum npu_error code =
@@ -184,8 +184,16 @@ int engine_open_device(struct engine *e, struct fault *f)
 	}
 	device_versions(e->device, &info);
 	health_set_device(e->health, &info);
-	callables_attach(e->callables, e->device);
 	return 0;
+}
+
+int engine_open_device(struct engine *e, struct fault *f)
+{
+	int err = engine_reach_device(e, f);
+
+	if (!err)
+		callables_attach(e->callables, e->device);
+	return err;
 }
 
 void engine_fail(struct engine *e, const struct fault *f)

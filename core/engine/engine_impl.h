@@ -127,6 +127,7 @@ void engine_open(struct engine *e);
 void engine_close(struct engine *e);
 /* Make `model` the configured one, or its newest version; nothing may be active. */
 void engine_swap(struct engine *e, int model);
+int engine_reach_device(struct engine *e, struct fault *f); /* without its resident callables */
 int engine_open_device(struct engine *e, struct fault *f);
 int engine_open_generation(struct engine *e, int model, struct fault *f);
 /* Its golden runs, watched like any inference. */
@@ -155,6 +156,8 @@ bool engine_stopped_for(struct engine *e, struct fault *ret);
 
 /* Give up what is stopped or has cooled down, and bring `model` up. */
 void engine_begin_anew(struct engine *e, int model, struct fault *f);
+/* An operation waits, or is being done. */
+bool engine_is_asked(struct engine *e);
 /* Nothing is to be begun: an operation waits, or holds. */
 bool engine_is_held(struct engine *e);
 

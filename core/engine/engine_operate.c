@@ -114,6 +114,16 @@ int engine_operate(struct engine *e, const struct engine_order *order, struct fa
 
 /* --- the device's thread ---------------------------------------------------------------------- */
 
+bool engine_is_asked(struct engine *e)
+{
+	bool asked;
+
+	lock_take(&e->lock);
+	asked = e->operation;
+	lock_drop(&e->lock);
+	return asked;
+}
+
 bool engine_is_held(struct engine *e)
 {
 	bool held;
@@ -139,13 +149,12 @@ static struct operation *take(struct engine *e)
 	return o;
 }
 
-static void finish(struct engine *e, struct operation *o)
+static void finish_locked(struct engine *e, struct operation *o)
 {
-	lock_take(&e->lock);
+	lock_assert_held(&e->lock);
 	e->operation = NULL;
 	o->done = true;
 	lock_cond_signal(&e->done);
-	lock_drop(&e->lock);
 }
 
 static void set_held(struct engine *e, const struct row *r)
@@ -159,7 +168,7 @@ static void set_held(struct engine *e, const struct row *r)
 static int reset(struct engine *e, const struct row *r, struct fault *f)
 {
 	enum npu_error code;
-	int err = engine_open_device(e, f);
+	int err = engine_reach_device(e, f); /* what is resident comes back behind it */
 
 	if (err)
 		return err;
@@ -325,19 +334,22 @@ void engine_do_operation(struct engine *e)
 	if (!o)
 		return;
 	o->err = do_it(e, &o->order, &o->fault);
-	finish(e, o);
+	lock_take(&e->lock);
+	finish_locked(e, o);
+	lock_drop(&e->lock);
 }
 
+/* Nobody has begun it: the asker may leave, and the operation with it, whenever it has the lock. */
 void engine_drop_operation(struct engine *e)
 {
 	struct operation *o;
 
 	lock_take(&e->lock);
 	o = e->operation;
+	if (o) {
+		o->err = fault_set(&o->fault, -ESHUTDOWN, "wait until it has started again",
+			"the daemon is stopping");
+		finish_locked(e, o);
+	}
 	lock_drop(&e->lock);
-	if (!o)
-		return;
-	o->err = fault_set(&o->fault, -ESHUTDOWN, "wait until it has started again",
-		"the daemon is stopping");
-	finish(e, o);
 }

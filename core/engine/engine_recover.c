@@ -97,15 +97,21 @@ static int ask_device(struct engine *e, struct fault *f)
 	return engine_open_device(e, f);
 }
 
-/* After which try it is enough, by the reaction to what came of it. */
+/* After which try it is enough, by the reaction to what came of it. What is waited for may never come:
+ * an operator is not kept waiting with it. */
+static bool enough_tries(struct engine *e, const struct fault *f, unsigned tries)
+{
+	if (reaction_of(f) == NPU_REACT_WAIT && !engine_is_asked(e))
+		return false;
+	return npu_error_row(f->device)->retry == NPU_RETRY_NO ||
+		tries + 1 >= ENGINE_MAX_RECOVERIES;
+}
+
 static bool again(struct engine *e, const struct fault *f, unsigned tries)
 {
-	enum npu_reaction r = reaction_of(f);
 	unsigned shift = tries < SHIFT_MAX ? tries : SHIFT_MAX;
 
-	if (r != NPU_REACT_WAIT &&
-		(npu_error_row(f->device)->retry == NPU_RETRY_NO ||
-			tries + 1 >= ENGINE_MAX_RECOVERIES))
+	if (enough_tries(e, f, tries))
 		return false;
 	engine_set_state(e, HEALTH_RECOVERING, f);
 	return engine_pause(e, ENGINE_RECOVERY_PAUSE_MS << shift);
@@ -125,12 +131,20 @@ static bool try_up(struct engine *e, int model, struct fault *f)
 	}
 }
 
-/* Any model that can serve, the one before first. */
+/* It failed, and nothing is given up for that: it is time to stop, or for an operator; what was waited
+ * for is asked for again after that. */
+static bool is_put_off(struct engine *e, const struct fault *f)
+{
+	return reaction_of(f) == NPU_REACT_WAIT || !engine_pause(e, 0);
+}
+
+/* Any model that can serve, the one before first. `f` is why not. */
 static bool fall_back(struct engine *e, struct fault *f)
 {
 	struct model_view v;
 	int n = (int)models_count(e->models);
 
+	*f = (struct fault)FAULT_NONE;
 	for (int k = -1; k < n; k++) {
 		int i = k < 0 ? e->fallback : k;
 
@@ -141,7 +155,7 @@ static bool fall_back(struct engine *e, struct fault *f)
 			continue;
 		if (try_up(e, i, f))
 			return true;
-		if (!engine_pause(e, 0))
+		if (is_put_off(e, f))
 			return false;
 		give_up(e, i, f);
 	}
@@ -150,7 +164,7 @@ static bool fall_back(struct engine *e, struct fault *f)
 
 void engine_bring_up(struct engine *e, int model, struct fault *f)
 {
-	if (try_up(e, model, f) || !engine_pause(e, 0))
+	if (try_up(e, model, f) || is_put_off(e, f))
 		return;
 	if (reaction_of(f) == NPU_REACT_STOP &&
 		npu_error_row(f->device)->taints != NPU_TAINTS_INSTANCE) {
@@ -159,7 +173,7 @@ void engine_bring_up(struct engine *e, int model, struct fault *f)
 	}
 	give_up(e, model, f);
 	struct fault others = *f;
-	if (!fall_back(e, &others))
+	if (!fall_back(e, &others) && !is_put_off(e, &others))
 		engine_fail(e, f);
 }
 
@@ -206,7 +220,7 @@ static void recover(struct engine *e, const struct fault *why)
 		return;
 	}
 	give_up(e, model, why);
-	if (!fall_back(e, &f))
+	if (!fall_back(e, &f) && !is_put_off(e, &f))
 		engine_fail(e, why);
 }
 

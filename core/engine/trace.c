@@ -48,6 +48,8 @@ _Atomic uint32_t trace_number;
 static _Atomic uint32_t writers;
 static _Atomic uint64_t taken; /* more than there is room for: the rest was dropped */
 
+/* Held, before `lock`, by who renders the record, which takes time, and by who replaces it. */
+static struct lock turn = LOCK_INIT(RANK_TRACE_RECORD, "trace's record");
 static struct lock lock = LOCK_INIT(RANK_TRACE, "trace");
 /* Written by lock while it is off and no writer is left; writers read the first three. */
 static struct {
@@ -259,12 +261,14 @@ int trace_start(uint64_t seconds, uint64_t bytes, struct fault *f)
 
 	if (err)
 		return err;
+	lock_take(&turn);
 	lock_take(&lock);
 	if (records_locked())
 		err = fault_set(f, -EBUSY, "stop it first, or wait", "a trace is being recorded");
 	else
 		err = renew_locked(seconds, bytes, f);
 	lock_drop(&lock);
+	lock_drop(&turn);
 	return err;
 }
 
@@ -281,11 +285,13 @@ void trace_stop(void)
 
 void trace_done(void)
 {
+	lock_take(&turn);
 	lock_take(&lock);
 	switch_off_locked();
 	free(record.events);
 	record.events = NULL;
 	lock_drop(&lock);
+	lock_drop(&turn);
 }
 
 void trace_look(struct trace_view *ret)
@@ -305,6 +311,12 @@ void trace_look(struct trace_view *ret)
 }
 
 /* --- rendering -------------------------------------------------------------------------------- */
+
+/* Of a record that is off. */
+struct summary {
+	uint64_t kept, dropped;
+	enum trace_end ended;
+};
 
 enum process { IN_DAEMON = 1, ON_DEVICE, IN_QUEUE };
 
@@ -360,12 +372,12 @@ static bool seen(const uint32_t *tids, size_t n, uint32_t tid)
 	return false;
 }
 
-static void put_threads_locked(struct buf *out)
+static void put_threads(uint64_t kept, struct buf *out)
 {
 	uint32_t tids[MAX_THREADS];
 	size_t n = 0;
 
-	for (uint64_t i = 0; i < kept_locked() && n < MAX_THREADS; i++) {
+	for (uint64_t i = 0; i < kept && n < MAX_THREADS; i++) {
 		const struct event *e = &record.events[i];
 
 		if (kinds[e->kind].process != IN_DAEMON || seen(tids, n, e->tid))
@@ -375,14 +387,14 @@ static void put_threads_locked(struct buf *out)
 	}
 }
 
-static void put_names_locked(struct buf *out)
+static void put_names(uint64_t kept, struct buf *out)
 {
 	for (int p = IN_DAEMON; p <= IN_QUEUE; p++)
 		put_name(out, "process_name", p, 0, process_names[p]);
 	for (int engine = DEVICE_AUTO; engine <= DEVICE_PONG; engine++)
 		put_name(out, "thread_name", ON_DEVICE, (uint32_t)(engine - HOST),
 			engine_names[engine - HOST]);
-	put_threads_locked(out);
+	put_threads(kept, out);
 }
 
 static uint64_t line_of(const struct event *e)
@@ -423,10 +435,9 @@ static void put_event(struct buf *out, const struct event *e)
 		engine_names[e->engine - HOST], e->tid, error_name(e));
 }
 
-static void put_metadata_locked(struct buf *out)
+static void put_metadata(const struct summary *s, struct buf *out)
 {
 	char began[CLOCK_TEXT_SIZE];
-	uint64_t kept = kept_locked();
 
 	buf_puts(out, "\"displayTimeUnit\":\"ns\",\n\"metadata\":{");
 	put_us(out, "began", record.begin);
@@ -435,7 +446,7 @@ static void put_metadata_locked(struct buf *out)
 		"\"seconds\":%" PRIu64 ",\"bytes\":%" PRIu64 ",\"ended_by\":\"%s\","
 		"\"events\":%" PRIu64 ",\"dropped\":%" PRIu64 "}}\n",
 		clock_text(record.begin_wall, began), NPUFS_VERSION, record.seconds, record.bytes,
-		end_names[ended_locked()], kept, taken_now() - kept);
+		end_names[s->ended], s->kept, s->dropped);
 }
 
 /* A list of JSON has no comma behind its last entry. */
@@ -445,21 +456,20 @@ static void drop_comma(struct buf *out)
 		out->len -= strlen(",\n");
 }
 
-static void render_locked(struct buf *out)
+static void render(const struct summary *s, struct buf *out)
 {
-	uint64_t n = kept_locked();
-
-	qsort(record.events, n, sizeof *record.events, by_begin);
+	qsort(record.events, s->kept, sizeof *record.events, by_begin);
 	buf_puts(out, "{\"traceEvents\":[\n");
-	put_names_locked(out);
-	for (uint64_t i = 0; i < n; i++)
+	put_names(s->kept, out);
+	for (uint64_t i = 0; i < s->kept; i++)
 		put_event(out, &record.events[i]);
 	drop_comma(out);
 	buf_puts(out, "\n],\n");
-	put_metadata_locked(out);
+	put_metadata(s, out);
 }
 
-int trace_render(struct buf *out)
+/* From here on the record is as it is until another takes its place. */
+static int finish(struct summary *ret)
 {
 	int err = 0;
 
@@ -471,9 +481,23 @@ int trace_render(struct buf *out)
 	if (!err) {
 		switch_off_locked();
 		shrink_locked();
-		render_locked(out);
-		err = buf_error(out);
+		ret->kept = kept_locked();
+		ret->dropped = taken_now() - ret->kept;
+		ret->ended = ended_locked();
 	}
 	lock_drop(&lock);
 	return err;
+}
+
+int trace_render(struct buf *out)
+{
+	struct summary s;
+	int err;
+
+	lock_take(&turn);
+	err = finish(&s);
+	if (!err)
+		render(&s, out);
+	lock_drop(&turn);
+	return err ? err : buf_error(out);
 }

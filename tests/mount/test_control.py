@@ -14,6 +14,7 @@ import time
 from harness import (BUILD, DELAY, LONG_REQUEST, TOP, Mount, as_user, at_once, equal, errno_of,
                      need_root, ok, read, run, took, trail_lines, until)
 from test_models import XOR, Models
+from test_names import exchange
 
 HELLO = '{"prompt":"hello"}'
 NOBODY = 65534
@@ -368,6 +369,36 @@ def test_control__interrupted_on_a_hung_device__the_writer_ends_and_texts_are_th
                             why="taken back"), 5, "the one that did not begin")
         m.proc.terminate()
         m.ends(status=1)
+
+
+def test_control__stop_behind_a_command_that_hangs__those_that_wait_are_told_and_recorded():
+    need_root()
+    with Mount("fault=ResetCCU@1:hang", "drain=0") as m:
+        answers = []
+        writers = [threading.Thread(target=lambda n=node: answers.append(command(m, n, "now: a test")))
+                   for node in ("reset_ccu", "configure", "drain")]
+        for writer in writers:
+            writer.start()
+            time.sleep(0.3)
+        equal(os.listdir(m.path + "/control/operations"), ["1"])
+        m.proc.terminate()
+        m.ends(status=1)
+        for writer in writers:
+            writer.join()
+        equal(answers[:2], 2 * [errno.ESHUTDOWN], "what had not begun is answered")
+        for name in ("configure", "drain"):
+            equal([r["why"] for r in found(m, command=name, node="control/" + name)], ["stop"])
+        ok([BUILD + "/npufs-admin", "audit", "verify", m.store])
+
+
+def test_control__exchange_with_a_job__refused_and_recorded():
+    """Whatever way a name of control/ is to be moved by, it is an attempt."""
+    need_root()
+    with Mount() as m:
+        m.put("a", "1")
+        equal(exchange(m.path + "/control/load", m.job("a")), errno.EPERM)
+        equal(exchange(m.job("a"), m.path + "/control/load"), errno.EPERM)
+        until(lambda: len(found(m, command="rename", decision="refused")) == 2, 5, "both recorded")
 
 
 def test_control__faults__planted_and_taken_away_at_run_time():
