@@ -11,8 +11,8 @@ import subprocess
 import threading
 import time
 
-from harness import (BUILD, DELAY, LONG_REQUEST, TOP, Mount, as_user, at_once, equal, errno_of,
-                     need_root, ok, read, run, took, trail_lines, until)
+from harness import (BUILD, DELAY, LONG_REQUEST, SANITIZED, TOP, Mount, Skip, as_user, at_once, equal,
+                     errno_of, need_root, ok, read, run, took, trail_lines, until)
 from test_models import XOR, Models
 from test_names import exchange
 
@@ -548,6 +548,33 @@ def test_control__trace__of_all_that_happens_is_of_the_format():
         jobs = {m.status(stem)["job"] for stem in ("c", "s", "b", "a1", "a9", "x")}
         for kind in ("queue", "compute", "delivery"):
             assert jobs <= {str(e["args"]["job"]) for e in events if e["name"] == kind}, kind
+
+
+def test_control__trace__opened_many_times__is_in_memory_once():
+    """Who may look cannot have the daemon killed for its memory."""
+    need_root()
+    if SANITIZED:
+        raise Skip("a sanitizer keeps what was freed")
+    with Mount() as m:
+        base = m.path + "/control/trace/"
+        equal(command(m, "trace/start", "60 8000000: many"), 0)
+        m.put("b.jsonl", '{"prompt":"hello"}\n' * 3000)
+        m.done("b")
+        equal(command(m, "trace/stop", "now: enough"), 0)
+        size = len(read(base + "last.json"))
+        assert size > 1 << 20, size
+        files = [os.open(base + "last.json", os.O_RDONLY) for _ in range(100)]
+        equal({os.pread(fd, 10, 0) for fd in files[:2]}, {b'{"traceEve'})
+        before = m.rss()
+        equal({os.pread(fd, 10, 0) for fd in files}, {b'{"traceEve'})
+        assert m.rss() < before + 20 * 1024, f"{before} kB, then {m.rss()}"
+        equal(command(m, "trace/start", "60 100000: another"), 0)
+        equal(command(m, "trace/stop", "now: enough"), 0)
+        assert len(read(base + "last.json")) < size
+        for fd in files[1:]:
+            os.close(fd)
+        equal(len(os.pread(files[0], 2 * size, 0)), size, "the one that is open stays as it was")
+        os.close(files[0])
 
 
 def test_control__trace__bounded_ends_by_itself_and_has_no_content():
