@@ -177,7 +177,7 @@ static const struct {
 	{ "reset_ccu", "", "C4", true, true, 4, ROLE_OPERATOR },
 	{ "reset_config", "", "C4", true, true, 4, ROLE_ROOT },
 	{ "reset_device", "", "C4", true, true, 4, ROLE_ROOT },
-	{ "load", "tiny", "C1", false, true, 30, ROLE_OPERATOR },
+	{ "load", "tiny", "C1", true, true, 30, ROLE_OPERATOR },
 	{ "unload", "", "C4", true, true, 30, ROLE_OPERATOR },
 	{ "configure", "", "C1", true, true, 30, ROLE_OPERATOR },
 	{ "memory read", "0x1000 64", "C4", false, false, 600, ROLE_ROOT },

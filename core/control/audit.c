@@ -425,12 +425,21 @@ static int add_command(struct audit *a, struct draft *d, const struct audit_reco
 	return err;
 }
 
+static size_t most_files(const struct audit_record *r)
+{
+	return r->decision == AUDIT_REFUSED || r->look ? AUDIT_FILES_REFUSED : AUDIT_FILES_MAX;
+}
+
+/* It says nothing of a command: that may have another file where this may not. */
+static bool had_its_share(const struct audit *a, const struct audit_record *r, int err)
+{
+	return err == -ENOSPC && a->n_files >= most_files(r) && a->n_files < AUDIT_FILES_MAX;
+}
+
 static int write_commands(struct audit *a, const struct audit_record *r, size_t n,
 	size_t *ret_written)
 {
-	const bool yields = r->decision == AUDIT_REFUSED || r->look;
-	const size_t most = yields ? AUDIT_FILES_REFUSED : AUDIT_FILES_MAX;
-	AUTO_CLEANUP(draft_done) struct draft d = draft_begin(a, most);
+	AUTO_CLEANUP(draft_done) struct draft d = draft_begin(a, most_files(r));
 	int err = 0;
 
 	for (size_t i = 0; !err && i < n; i++)
@@ -510,7 +519,8 @@ int audit_write_all(struct audit *a, const struct audit_record *r, size_t n, siz
 	err = find_end(a);
 	if (!err)
 		err = write_commands(a, r, n, ret_written);
-	atomic_store(&a->fails, err != 0);
+	if (!had_its_share(a, r, err))
+		atomic_store(&a->fails, err != 0);
 	end_writing(a);
 	return err;
 }

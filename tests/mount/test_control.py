@@ -454,7 +454,8 @@ def test_control__approvals__two_different_approvers_and_only_then():
         equal(m.status("b")["generation"], "2", "done")
         equal(os.listdir(m.path + "/control/approvals"), [])
         equal(len(found(m, command="reset_device", decision="done")), 1)
-        equal(command(m, "load", "echo: needs nobody"), 0)
+        equal(command(m, "load", "echo: takes what is loaded off"), errno.EINPROGRESS)
+        equal(command(m, "drain", "now: needs nobody"), 0)
         equal(as_nobody(os.listdir, m.path + "/control/approvals"), errno.EACCES)
 
 

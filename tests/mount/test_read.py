@@ -183,11 +183,13 @@ def test_waiting__three_hundred_threads__no_more_threads_in_the_daemon():
 
     with Mount(DELAY) as m:
         m.put("z.json", LONG_REQUEST)
+        m.runs("z")
+        before = len(os.listdir(f"/proc/{m.pid}/task"))
         threads = [threading.Thread(target=reader, args=(m.job("z.out"),)) for _ in range(300)]
         for t in threads:
             t.start()
         until(lambda: m.metric("npufs_parked_requests") == 300, 10, "300 wait")
-        assert len(os.listdir(f"/proc/{m.pid}/task")) < 10
+        equal(len(os.listdir(f"/proc/{m.pid}/task")), before, "threads")
         os.unlink(m.job("z.json"))
         for t in threads:
             t.join(10 * SLOW)
