@@ -438,7 +438,7 @@ def test_stop__every_signal__status_0_and_unmounted():
 
 def test_stop__device_does_not_come_back__readers_answered_and_gone_in_time():
     """SIGTERM is not held up by an inference that takes for ever (K05-12)."""
-    with Mount("sim_delay=60s", "drain=0") as m:
+    with Mount("fault=Wait@1:hang", "drain=0") as m:
         m.put("a.json")
         m.runs("a")
         until(lambda: 'npufs_device_calls_total{call="Wait"} 1\n' in read(m.path + "/metrics"), 5,

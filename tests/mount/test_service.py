@@ -121,7 +121,7 @@ def test_notify__socket_without_a_reader__daemon_serves():
 
 def test_watchdog__loop_runs__a_sign_every_half_of_the_time():
     """WATCHDOG=1 comes in time, also while the device hangs and while jobs drain."""
-    with Manager("sim_delay=60s", "drain=1500ms", watchdog=1) as m:
+    with Manager("fault=Wait@1:hang", "drain=1500ms", watchdog=1) as m:
         m.put("a.json")
         m.runs("a")
         until(lambda: len(m.times("WATCHDOG=1")) >= 6, 10, "signs of life")
