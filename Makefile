@@ -9,7 +9,7 @@ DESTDIR ?=
 PREFIX  ?= /usr/local
 STORE   ?= build/store
 # At once: unit tests, and mount tests, which mostly wait.
-JOBS    ?= 4
+JOBS    ?= 2
 MOUNTS  ?= 4
 CALRT_SDK ?=
 
