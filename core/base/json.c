@@ -52,10 +52,15 @@ struct walk {
 
 static int annotate(struct walk *w, cJSON *n);
 
+static bool is_blank(char c)
+{
+	return c == ' ' || c == '\n' || c == '\r' || c == '\t';
+}
+
 /* Blanks and strings end before the text does: a bracket or a quote follows them. */
 static void skip_blanks(struct walk *w)
 {
-	while (*w->at == ' ' || *w->at == '\n' || *w->at == '\r' || *w->at == '\t')
+	while (is_blank(*w->at))
 		w->at++;
 }
 
@@ -264,11 +269,6 @@ void json_free(struct json_value *root)
 	cJSON_Delete((cJSON *)root);
 }
 
-static bool is_space(char c)
-{
-	return c == ' ' || c == '\n' || c == '\r' || c == '\t';
-}
-
 int json_compact(const char *text, size_t len, struct buf *out)
 {
 	size_t run = mark_of(text, len);
@@ -283,7 +283,7 @@ int json_compact(const char *text, size_t len, struct buf *out)
 			quoted = !quoted;
 		else if (quoted && text[i] == '\\')
 			i++;
-		else if (!quoted && is_space(text[i])) {
+		else if (!quoted && is_blank(text[i])) {
 			buf_put(out, text + run, i - run);
 			run = i + 1;
 		}

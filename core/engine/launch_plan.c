@@ -305,6 +305,7 @@ static int measure(struct planning *p)
 		t->bytes = (uint64_t)bytes;
 		left -= t->bytes;
 	}
+	p->plan->bytes = LAUNCH_BYTES_MAX - left;
 	return 0;
 }
 

@@ -44,6 +44,7 @@ struct launch_step {
 struct launch_plan {
 	struct launch_tensor tensors[LAUNCH_TENSORS_MAX];
 	size_t n_tensors;
+	uint64_t bytes;                     /* of all tensors */
 	size_t outputs[LAUNCH_TENSORS_MAX]; /* places in the tensors, in the order of the answer */
 	size_t n_outputs;
 	uint64_t machine_steps; /* of all launches once, in the worst case */

@@ -5,6 +5,9 @@
  *   WAIT    until what was launched has ended
  *   READ    the next tensor of the answer, which is looked through
  *
+ * It waits for room for all its tensors before the first: with some of them it could wait for ever, for
+ * a launch that waits for it.
+ *
  * The context may end between two steps. What was taken from it is gone then, and so is the job. */
 #include "core/engine/run.h"
 
@@ -30,7 +33,7 @@ struct run_launch {
 	struct launch_plan *plan;
 	uint64_t addresses[LAUNCH_TENSORS_MAX]; /* 0: none yet */
 	size_t n_taken, n_read; /* whole: what was too busy in the middle is done again */
-	uint64_t room;          /* of the buffers, which is this run's; 0: not yet */
+	bool has_room;          /* of the buffers, the plan's bytes are this run's */
 	bool waited;
 	struct callable_graph *graph; /* NULL: not captured */
 	int64_t launched;             /* rounds */
@@ -124,7 +127,8 @@ static enum npu_error launch_free(struct run *run)
 	for (size_t i = 0; c && i < r->plan->n_tensors; i++)
 		if (r->addresses[i])
 			callable_buffer_release(c, r->addresses[i], &f); /* or the close does it */
-	callables_give_room(run->limits.callables, r->room);
+	if (r->has_room)
+		callables_give_room(run->limits.callables, r->plan->bytes);
 	if (c) /* before anybody learns of the job's end */
 		callables_refresh(run->limits.callables);
 	for (size_t i = 0; i < r->plan->n_outputs; i++)
@@ -271,22 +275,6 @@ static const struct phase *phase_of(const struct run_launch *r)
 	return &phases[r->waited ? 3 : 2];
 }
 
-/* All of its tensors have room, or it waits until those of others have gone: with a part of them it
- * could wait for ever, for one that waits for it. */
-static bool has_room(struct run_launch *r)
-{
-	uint64_t bytes = 0;
-
-	if (r->room)
-		return true;
-	for (size_t i = 0; i < r->plan->n_tensors; i++)
-		bytes += r->plan->tensors[i].bytes;
-	if (!callables_take_room(r->base.limits.callables, bytes))
-		return false;
-	r->room = bytes;
-	return true;
-}
-
 static enum step launch_step(struct run *run, struct buf *piece, struct step_fault *f)
 {
 	struct run_launch *r = (struct run_launch *)run;
@@ -301,7 +289,9 @@ static enum step launch_step(struct run *run, struct buf *piece, struct step_fau
 			"the context of the callables ended while the job ran");
 		return STEP_FAILED;
 	}
-	if (!has_room(r))
+	if (!r->has_room)
+		r->has_room = callables_take_room(run->limits.callables, r->plan->bytes);
+	if (!r->has_room)
 		return STEP_MORE;
 	s = p->step(r, c, f);
 	trace_step(begin, p->kind, DEVICE_AUTO, 0,

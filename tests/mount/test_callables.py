@@ -34,6 +34,11 @@ def put(m, name, example="add"):
     return run(["cp", image(m, example), f"{m.path}/callables/{name}.img"])
 
 
+def begun(m, name):
+    """callables/NAME.img, open to be written."""
+    return os.open(f"{m.path}/callables/{name}.img", os.O_WRONLY | os.O_CREAT, 0o644)
+
+
 def show(m, name):
     """A file of callables/."""
     return read(f"{m.path}/callables/{name}")
@@ -477,18 +482,18 @@ def test_put__sparse_file__its_holes_are_zeros():
         with open(image(m, "add"), "rb") as f:
             data = f.read()
         zeros = max(re.finditer(rb"\0+", data), key=lambda z: z.end() - z.start())
-        fd = os.open(m.path + "/callables/add.img", os.O_WRONLY | os.O_CREAT, 0o644)
+        fd = begun(m, "add")
         for at, piece in ((0, data[:zeros.start()]), (zeros.end(), data[zeros.end():])):
             os.lseek(fd, at, os.SEEK_SET)
             equal(os.write(fd, piece), len(piece))
         os.close(fd)
         equal(show(m, "add.id"), "0\n")
-        fd = os.open(m.path + "/callables/back.img", os.O_WRONLY | os.O_CREAT, 0o644)
+        fd = begun(m, "back")
         os.write(fd, data[:100])
         equal(errno_of(os.pwrite, fd, data[:1], 99), errno.ESPIPE)
         equal(errno_of(os.pwrite, fd, data[:1], (1 << 63) - 2), errno.ESPIPE, "the first fault stays")
         equal(errno_of(os.close, fd), errno.ESPIPE)
-        fd = os.open(m.path + "/callables/far.img", os.O_WRONLY | os.O_CREAT, 0o644)
+        fd = begun(m, "far")
         equal(errno_of(os.pwrite, fd, data[:1], 1 << 62), errno.EFBIG)
         equal(errno_of(os.close, fd), errno.EFBIG)
 
